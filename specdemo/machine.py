@@ -12,7 +12,6 @@ import transformers
 
 
 def machine_of(device: torch.device, threads: int | None = None) -> dict[str, Any]:
-    """Hardware and versions in one dictionary."""
     return {**hardware(device, threads), **versions()}
 
 

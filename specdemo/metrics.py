@@ -37,7 +37,6 @@ class RoundCounts:
 
     @property
     def positions(self) -> int:
-        """Positions with a guess."""
         return self.drafted if self.offered is None else self.offered
 
     @property
@@ -170,7 +169,6 @@ class Metrics(Totals):
     peak_memory: int | None
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain data, for JSON and tables."""
         follow = {name: getattr(self, name) for name in ("acceptance_rate", "mean_acceptance_length")}
         return asdict(self) | follow
 

@@ -32,7 +32,6 @@ class Hardware:
 
     @property
     def label(self) -> str:
-        """For people."""
         threads = f"{self.threads} thread" + ("s" if self.threads != 1 else "")
         processor = f"{self.device} ({self.processor}), {threads}"
         return processor if self.device in ("CPU", "MPS") else self.device
@@ -66,7 +65,6 @@ class Recording:
     schema: int = SCHEMA
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain data, as in the JSON."""
         return plain_data(self)
 
     def to_json(self) -> str:

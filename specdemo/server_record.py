@@ -83,5 +83,4 @@ class ServerRecord:
 
     @property
     def gamma(self) -> int | None:
-        """The most tokens the server drafts in a step; None if unknown."""
         return self.counts.gamma if self.counts else None

@@ -81,7 +81,6 @@ class AdviceReport(Report):
 
     @property
     def complete(self) -> bool:
-        """Whether it ended by itself."""
         return self.ended
 
     @cached_property
@@ -113,7 +112,6 @@ class AdviceReport(Report):
 
     @cached_property
     def counted(self) -> Sequence[Run]:
-        """The runs of the blocks that count."""
         return tuple(chain.from_iterable(self.blocks))
 
     def kind_of(self, prompt: int) -> str:
@@ -188,7 +186,6 @@ class AdviceReport(Report):
 
     @property
     def names(self) -> list[str]:
-        """Every contender as sentences have it, by place."""
         return [c.name for c in self.contenders]
 
     def settings(self) -> Settings:

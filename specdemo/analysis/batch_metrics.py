@@ -80,7 +80,6 @@ class BatchMetrics:
         return Pace(self.emitted, self.tokens_per_second, forward=forward, tau=single, rows=rows)
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain data, for JSON and tables."""
         return asdict(self)
 
 

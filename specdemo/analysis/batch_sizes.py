@@ -21,7 +21,6 @@ class SizeReport(Report):
 
     @property
     def settings(self) -> Settings:
-        """Of the drafted batches."""
         return self.base
 
     @property

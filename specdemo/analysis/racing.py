@@ -92,7 +92,6 @@ class Race:
 
     @property
     def blocks(self) -> int:
-        """Finished ones."""
         return len(self._blocks)
 
     @property

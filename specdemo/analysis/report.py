@@ -106,7 +106,6 @@ class Report:
         return tuple(row(c) for c in self.contenders if c.family and self.of(c))
 
     def of(self, contender: Contender) -> list[Run]:
-        """A contender's runs."""
         return [r for r in self.runs if r.contender == contender]
 
     @cached_property
@@ -178,7 +177,6 @@ class Report:
 
 
 def key_of(run: Run) -> Key:
-    """Which of a report's runs it is."""
     return run.prompt, run.repeat, run.contender
 
 

@@ -58,7 +58,6 @@ class Run:
 
     @property
     def seconds(self) -> float:
-        """Lane time after the prefill."""
         if self.figures is not None:
             return self.figures.seconds - (self.figures.ttft or 0.0)
         return fsum(s.seconds for s in self.steps)
@@ -187,7 +186,6 @@ class Row:
 
     @property
     def name(self) -> str:
-        """Method and γ, as sentences have them."""
         return f"{self.method}, {self.width}" if self.width else self.method
 
     @property
@@ -276,7 +274,6 @@ def row_of(
 
 
 def by_repeat(runs: Sequence[Run]) -> list[list[Run]]:
-    """The runs of each repeat, in the order of the repeats."""
     return [[r for r in runs if r.repeat == n] for n in sorted({r.repeat for r in runs})]
 
 

@@ -63,7 +63,6 @@ class Speedup:
 
 
 def is_plain(trace: Trace) -> bool:
-    """Whether it decodes without drafts."""
     return trace.settings.strategy == "autoregressive"
 
 

@@ -26,7 +26,6 @@ class SweepReport(Report):
 
     @property
     def settings(self) -> Settings:
-        """Of the speculative runs; their γ is the row's."""
         return self.base
 
     @property
@@ -69,7 +68,6 @@ class SweepReport(Report):
 
     @property
     def best_gamma(self) -> int | None:
-        """That γ; None without any."""
         return self.best.gamma if self.best is not None else None
 
     @property

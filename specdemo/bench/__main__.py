@@ -129,7 +129,6 @@ def _figures(found: list[Sample], plain: list[Sample], settings: Settings) -> di
 
 
 def _median(values: Iterable[float | None]) -> float | None:
-    """The median of the values that are known."""
     known = [value for value in values if value is not None]
     return median(known) if known else None
 

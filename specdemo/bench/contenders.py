@@ -36,7 +36,6 @@ class Sample:
 
     @property
     def whole_speed(self) -> float:
-        """Tokens a second, prefill included."""
         return len(self.ids) / self.seconds
 
     @property
@@ -46,7 +45,6 @@ class Sample:
 
     @property
     def own(self) -> Trace:
-        """The trace of one of ours."""
         assert self.trace is not None, "it is transformers' own"
         return self.trace
 

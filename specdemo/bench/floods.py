@@ -100,17 +100,14 @@ class Client:
         return b""
 
     async def upload(self, size: int) -> None:
-        """Send a file."""
         await self.send(f"{API}/upload", files={"files": (uuid4().hex, b" " * size)})
 
     async def call(self) -> None:
-        """Call for a run of a pair that is not loaded, and wait for it."""
         answer = await self.send(f"{API}/call/v2/run", json.dumps(RUN | {"pair": UNLOADED}).encode())
         if b"event_id" in answer:
             await self.send(f"{API}/call/run/{json.loads(answer)['event_id']}")
 
     async def save(self) -> None:
-        """Open a recording, and save it 101 times."""
         await self.event("recording-1", "click", True, self.address)
         saves = (self.event("save-json", "click", True, self.address) for _ in range(101))
         await asyncio.gather(self.send(f"{API}/queue/data?session_hash={self.address}"), *saves)

@@ -34,7 +34,6 @@ PROMPT = 64
 
 
 def contenders(pair: ModelPair, gamma: int, tokens: int) -> dict[str, Contender]:
-    """All ways to decode the same number of tokens."""
     lanes = {GRAPHS: ("speculative", "graphs"), EAGER: ("speculative", "eager")}
     lanes |= {PLAIN_GRAPHS: ("autoregressive", "graphs"), PLAIN_EAGER: ("autoregressive", "eager")}
     found = {

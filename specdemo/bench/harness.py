@@ -162,12 +162,10 @@ def columns(formats: Mapping[str, str], rows: Iterable[Mapping[str, Any]]) -> st
 
 
 def verdict(kept: bool, claim: str) -> str:
-    """A claim about the figures, and whether they keep it."""
     return f"{'ok  ' if kept else 'MISS'} {claim}"
 
 
 def work_now_and_then() -> None:
-    """Keep a core busy for a while, rest for a while, without end."""
     rng = Random(os.getpid())
     while True:
         until = time.monotonic() + rng.uniform(0, LONGEST_WORK)

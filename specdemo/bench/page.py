@@ -43,12 +43,10 @@ ANSWER = """(before) => document.querySelector("#prompt textarea").value !== bef
 
 
 def wait_for(page: Page, condition: str, **options: Any) -> None:
-    """Wait until the page keeps a condition."""
     page.wait_for_function(condition, timeout=WAIT_MS, polling=POLL_MS, **options)
 
 
 def open_page(browser: Browser, url: str, tokens: int) -> Page:
-    """The app's page with so many tokens a lane, once it is ready."""
     page = browser.new_page(viewport={"width": 1280, "height": 900})
     page.goto(f"{url}#length={tokens}&ignore-eos=1")
     wait_for(page, READ)
@@ -101,7 +99,6 @@ def stopped(page: Page, tokens: int) -> float:
 
 
 def answers(page: Page) -> list[float]:
-    """Seconds from a press of an example's button to its answer, again and again."""
     waits = []
     for _ in range(PRESSES):
         before = page.locator("#prompt textarea").input_value()

@@ -62,7 +62,6 @@ class Outputs:
             self.out.print(f"\n{shown(text)}", markup=False, soft_wrap=not self.out.is_terminal)
 
     def write(self, value: Any) -> None:
-        """Write every file that was asked for."""
         for option, name in self._files.items():
             text = self._exports[option][1](value)
             text = text if text.endswith("\n") else text + "\n"

@@ -50,7 +50,6 @@ def add_settings(parser: argparse.ArgumentParser, without: tuple[str, ...] = ())
 
 
 def typed_settings(args: argparse.Namespace) -> dict[str, Any]:
-    """The settings that were typed, by name."""
     return _with_engine({name: value for name, value in vars(args).items() if name in setting_types()})
 
 
@@ -77,5 +76,4 @@ def _read(name: str, text: str) -> Any:
 
 
 def _with_engine(settings: dict[str, Any]) -> dict[str, Any]:
-    """A lane with a server has the engine ``server``."""
     return {"engine": "server", **settings} if settings.get("server") else settings

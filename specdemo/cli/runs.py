@@ -67,7 +67,6 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
 
 
 def run_one(args: argparse.Namespace) -> None:
-    """Decode once; tokens are printed as they are committed."""
     outputs = Outputs(args, EXPORTS)
     out, settings, prompt = outputs.out, Settings(**typed_settings(args)), read_input(args.prompt)
     with loaded_for(args, [settings], outputs.errors) as pair:
@@ -83,7 +82,6 @@ def run_one(args: argparse.Namespace) -> None:
 
 
 def run_race(args: argparse.Namespace) -> None:
-    """Decode in several lanes, shown side by side while they run."""
     outputs = Outputs(args, EXPORTS)
     lanes, prompt = _lanes(args), read_input(args.prompt)
     with loaded_for(args, lanes, outputs.errors) as pair:
@@ -135,7 +133,6 @@ def _lane(number: int, settings: dict[str, Any]) -> Settings:
 
 
 def _finish(outputs: Outputs, recording: Recording) -> None:
-    """Print the figures, and write the requested files."""
     outputs.out.print(legend(not outputs.out.is_terminal), "\n")
     outputs.out.print(figures_table(recording.traces))
     for sentence in server_lines(recording.traces):

@@ -24,7 +24,6 @@ def add_space(parser: argparse.ArgumentParser) -> None:
 
 
 def write_space(args: argparse.Namespace) -> None:
-    """Write the folder, and print how to push it."""
     folder = Path(args.folder)
     paths = space_files(ROOT)
     _check(folder, paths)
@@ -49,7 +48,6 @@ def space_files(root: Path) -> list[Path]:
 
 
 def _check(folder: Path, paths: list[Path]) -> None:
-    """Refuse a folder that is not empty, and files too large."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise FileProblem(f"{folder} is not empty; give a folder that is, or one that is not there yet.")
     large = [path for path in paths if (ROOT / path).stat().st_size > LARGEST]

@@ -93,7 +93,6 @@ def figures_table(traces: Sequence[Trace]) -> Table:
 
 
 def server_lines(traces: Sequence[Trace]) -> list[str]:
-    """A few sentences about each lane that ran on a server."""
     lines = []
     for number, (trace, header) in enumerate(zip(traces, trace_headers(traces), strict=True), start=1):
         if trace.server is not None:

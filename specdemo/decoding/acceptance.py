@@ -210,7 +210,6 @@ RULES: dict[str, Rule] = {
 
 
 def rule_for(settings: Settings) -> Rule:
-    """The rule that these settings name."""
     if settings.acceptance == "top_k":
         return among_top_k(settings.accept_top_k)
     if settings.acceptance == "typical":
@@ -286,7 +285,6 @@ def _matching(proposal: Proposal, chosen: list[int], chance: Callable[[int, int]
 
 
 def exact_path(scores: torch.Tensor, proposal: Proposal, sampler: Sampler) -> TreeVerdict:
-    """Descend while a child is the target's most likely token; lossless for greedy decoding."""
     best = scores.argmax(-1).tolist()
     return _matching(proposal, best, lambda slot, token: float(token == best[slot]))
 

@@ -46,17 +46,14 @@ class Costs:
 
     @property
     def known(self) -> bool:
-        """Whether anything was drafted yet."""
         return bool(self._draft.weight)
 
     def observe(self, drafted: int, draft_seconds: float, rest_seconds: float) -> None:
-        """A round ended that drafted so many tokens."""
         if drafted:
             self._draft.add(0, draft_seconds / drafted)
         self._rest.add(drafted, rest_seconds)
 
     def of(self, gamma: int) -> float:
-        """Seconds of a round with γ drafted tokens."""
         return gamma * self._draft.at(0) + self._rest.at(gamma)
 
 
@@ -106,7 +103,6 @@ class GammaPolicy:
         return 0
 
     def observe(self, raw: RawRound) -> None:
-        """A round ended."""
         accepted, drafted = raw.accepted, len(raw.drafted)
         self._left = max(self._left - 1, 0)
         self._tried += bool(drafted)

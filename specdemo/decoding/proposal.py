@@ -116,12 +116,10 @@ class Proposal:
 
     @cached_property
     def tree(self) -> Tree:
-        """Who follows whom."""
         return Tree(range(len(self)) if self.parents is None else self.parents)
 
     @property
     def is_chain(self) -> bool:
-        """Whether each token follows the one before."""
         return self.parents is None
 
     def tree_mask(self, begin: int) -> TreeMask | None:
@@ -167,7 +165,6 @@ class Draft:
         return self._tokens[-1]
 
     def proposal(self) -> Proposal:
-        """All of them."""
         if not self._tokens:
             return NOTHING_DRAFTED
         q = torch.cat(self._q) if self._q else None

@@ -160,7 +160,6 @@ class BestFirst:
         return [node for node in found if node in staying and len(node.path) < self._depth][: self._beam]
 
     def chosen(self) -> list[Node]:
-        """All of the tree, parents first."""
         return sorted(self._kept, key=lambda node: (len(node.path), -node.score))
 
     def q(self) -> None:
@@ -200,11 +199,9 @@ class WithoutReplacement:
         return [node for node in found if node.children]
 
     def chosen(self) -> list[Node]:
-        """All of the tree, parents first."""
         return self._drawn
 
     def q(self) -> torch.Tensor:
-        """(rows, V) that siblings were drawn from."""
         return torch.cat(self._q)
 
 

@@ -78,12 +78,10 @@ class TargetHead(nn.Module):
 
     @property
     def dtype(self) -> torch.dtype:
-        """Of the weights."""
         return self.fc.weight.dtype
 
     @property
     def device(self) -> torch.device:
-        """Where the head runs."""
         return self.fc.weight.device
 
     def embeddings(self, target: PreTrainedModel) -> torch.Tensor:
@@ -154,7 +152,6 @@ class Eagle3Head(TargetHead):
         return len(ids) < self.config.vocabulary or not torch.equal(ids, torch.arange(len(ids), device=ids.device))
 
     def get_output_embeddings(self) -> nn.Linear:
-        """The output layer, as transformers' models call it."""
         return self.lm_head
 
     def project(self, features: torch.Tensor) -> torch.Tensor:

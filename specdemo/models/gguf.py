@@ -72,7 +72,6 @@ def headers_of(checkpoint: Checkpoint, names: Sequence[str], progress: LoadProgr
 
 
 def check_model(role: str, header: GgufHeader, name: str) -> None:
-    """Refuse what is no language model: adapters, projectors, embeddings without a vocabulary."""
     kind = header.text("general.type")
     if kind not in ("", "model") or not header.tokens or not header.whole("block_count"):
         what = kind or header.architecture or "unknown"

@@ -56,13 +56,11 @@ class GgufHeader:
         return value if isinstance(value, int) else default
 
     def text(self, name: str) -> str:
-        """A text; empty if there is none."""
         value = self.fields.get(name)
         return value if isinstance(value, str) else ""
 
     @property
     def tokens(self) -> list[bytes]:
-        """The texts of its vocabulary."""
         found = self.fields.get("tokenizer.ggml.tokens")
         return found if isinstance(found, list) else []
 

@@ -89,11 +89,9 @@ class MtpHead(TargetHead):
         return self._output[0] is target.get_output_embeddings()
 
     def translates(self) -> bool:
-        """Whether draft ids are not the target's own: never."""
         return False
 
     def get_output_embeddings(self) -> nn.Module:
-        """The output layer, which is the target's."""
         return self._output[0]
 
     def project(self, features: torch.Tensor) -> torch.Tensor:

@@ -55,17 +55,14 @@ class ModelReport:
 
     @property
     def name(self) -> str:
-        """The repository or folder that was requested."""
         return self.checkpoint.source.name
 
     @property
     def licence(self) -> str | None:
-        """As the repository's card states it; None if it does not."""
         return self.checkpoint.licence
 
     @property
     def gated(self) -> bool:
-        """Whether the hub asks for consent."""
         return self.checkpoint.gated
 
 
@@ -82,27 +79,22 @@ class Preflight:
 
     @property
     def ok(self) -> bool:
-        """Whether the pair can be loaded."""
         return not self.problems
 
     @property
     def device(self) -> str:
-        """Where the pair would run."""
         return self.request.device
 
     @property
     def memory(self) -> int:
-        """Bytes needed there: weights, and KV caches of two lanes."""
         return sum(m.weights.nbytes + m.working for m in self.models)
 
     @property
     def download(self) -> int:
-        """Bytes still to be downloaded, of all models."""
         return sum(m.download for m in self.models)
 
     @property
     def conclusion(self) -> str:
-        """The report in one sentence."""
         if not self.ok:
             return f"Cannot run: {self.problems[0]}"
         fetch = (

@@ -38,7 +38,6 @@ class LoadProgress:
 
     @property
     def step(self) -> LoadStep:
-        """The current step, with its rate."""
         with self._lock:
             step, gained = self._step, self._step.done - self._skipped
             passed = time.monotonic() - self._began
@@ -46,7 +45,6 @@ class LoadProgress:
         return replace(step, per_second=gained / passed if known else None)
 
     def begin(self, text: str, total: int = 0, *, in_bytes: bool = False) -> None:
-        """Start the next step."""
         self.check()
         with self._lock:
             self._step = LoadStep(text, 0, total, in_bytes)
@@ -65,7 +63,6 @@ class LoadProgress:
             self._skipped += done
 
     def cancel(self) -> None:
-        """Stop the load at its next check."""
         self._cancelled.set()
 
     @property

@@ -77,12 +77,10 @@ def parse_source(text: str, revision: str | None = None) -> ModelSource:
 
 
 def shorten(text: str) -> str:
-    """A typed text, short enough for a message."""
     return text if len(text) <= 80 else f"{text[:60]}…{text[-15:]}"
 
 
 def names_gguf(text: str) -> bool:
-    """Whether a typed name is that of GGUF files."""
     text = text.strip()
     other = text.startswith("assets:") or is_folder(text)
     return text.lower().endswith(".gguf") or ("/" in text and ":" in text and not other)
@@ -111,7 +109,6 @@ def is_folder(text: str) -> bool:
 
 
 def is_file(text: str) -> bool:
-    """Whether this is the path of a GGUF file."""
     try:
         return text.lower().endswith(".gguf") and Path(text).expanduser().is_file()
     except (OSError, RuntimeError, ValueError):
@@ -156,7 +153,6 @@ def catalog() -> dict[str, CatalogEntry]:
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """The tables of one TOML file."""
     return tomllib.loads(path.read_text(encoding="utf-8"))
 
 
@@ -175,7 +171,6 @@ class PairRequest:
 
     @property
     def is_gguf(self) -> bool:
-        """Whether llama.cpp runs it."""
         return self.target.file is not None
 
     def unquantized_target(self) -> PairRequest:

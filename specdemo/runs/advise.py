@@ -174,7 +174,6 @@ class _Advisor(Driver[AdviceReport]):
                 waiting.popleft()
 
     def look(self, contender: Contender, prompt: int, trace: Trace) -> None:
-        """As of every driver."""
         if contender == PLAIN and loops(trace.token_ids):
             self.report = replace(self.report, looping=tuple(sorted({*self.report.looping, prompt + 1})))
 

@@ -33,13 +33,11 @@ class Example:
 
 
 def examples() -> list[Example]:
-    """All example prompts, grouped by domain in the order of the file."""
     found = read_toml(ASSETS / "prompts.toml")["prompt"]
     return [Example(e["domain"], e["title"], e["prompt"].strip()) for e in found]
 
 
 def by_domain() -> dict[str, list[Example]]:
-    """The example prompts of each domain."""
     return {domain: [*found] for domain, found in groupby(examples(), key=attrgetter("domain"))}
 
 

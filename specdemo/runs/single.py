@@ -83,7 +83,6 @@ def stream(
 
 
 def checked(settings: Settings | None) -> Settings:
-    """The settings, or all defaults."""
     if settings is not None and not isinstance(settings, Settings):
         raise SettingsError("settings", f"must be a specdemo.Settings, not {type(settings).__name__}.")
     return settings or Settings()
@@ -148,12 +147,10 @@ class LocalLane(Iterator[Round]):
                 raise
 
     def close(self) -> None:
-        """Free the caches."""
         self._engine, self._running = self._engine_now(), None
         self._steps.close()
 
     def trace(self) -> Trace:
-        """What it did so far."""
         return self._record.trace(self._engine_now())
 
     def _open(self, pair: ModelPair, lane: Lane, stop: Event | None) -> Iterator[RawRound]:

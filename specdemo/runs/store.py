@@ -62,7 +62,6 @@ class Load:
 
     @property
     def ready(self) -> bool:
-        """Whether the pair is in memory."""
         return self.future.done() and not self.future.cancelled() and self.future.exception() is None
 
 
@@ -123,7 +122,6 @@ class PairStore:
         return load, leave
 
     def adopt(self, request: PairRequest, pair: ModelPair) -> None:
-        """Add a pair that is in memory already."""
         load = Load(request)
         load.finish(pair)
         with self._lock:

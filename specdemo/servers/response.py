@@ -66,7 +66,6 @@ class Chunk:
 
     @property
     def text(self) -> str:
-        """Its text, which may be empty."""
         return "".join(self.texts)
 
 
@@ -118,7 +117,6 @@ def entry(holder: Any, name: str, kind: type | UnionType) -> Any:
 
 
 def count(holder: Any, name: str) -> int | None:
-    """A number of things."""
     value = entry(holder, name, int)
     if value is not None and value < 0:
         raise Malformed(f"{name} is negative")
@@ -132,7 +130,6 @@ def seconds(holder: Any, name: str, unit: float) -> float | None:
 
 
 def token_ids(holder: Any, name: str) -> tuple[int, ...] | None:
-    """A list of token ids."""
     ids = entry(holder, name, list)
     if ids is None:
         return None

@@ -254,7 +254,6 @@ def _method_of(trace: Trace, traces: tuple[Trace, ...]) -> str:
 
 
 def link_head() -> str:
-    """For the page's head: the table of links, and the scripts that need it."""
     scripts = [f"window.SpecDemoLinkTable = {script_json(table())};"]
     scripts += [script_of(WEB / name) for name in SCRIPTS]
     return "".join(f"<script>{script}</script>" for script in scripts)

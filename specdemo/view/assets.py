@@ -50,7 +50,6 @@ def script_of(path: Path) -> str:
 
 
 def race_css() -> str:
-    """All styles in one text."""
     return "\n".join((WEB / name).read_text(encoding="utf-8") for name in STYLES)
 
 

@@ -44,7 +44,6 @@ CAPTIONS = {
 
 
 def speed_figure(report: SweepReport) -> go.Figure:
-    """Acceptance rate and tokens a second by γ, one above the other."""
     rows = _decoded(report)
     figure = make_subplots(rows=2, shared_xaxes=True, vertical_spacing=0.1)
     counts = [[row.accepted, row.proposed] for row in rows]
@@ -113,7 +112,6 @@ def accepted_figure(report: SweepReport) -> go.Figure:
 
 
 def time_figure(report: SweepReport) -> go.Figure:
-    """Milliseconds of a round by phase, stacked, by γ."""
     rows = _decoded(report)
     figure = go.Figure()
     for phase, colour in PHASES:
@@ -187,7 +185,6 @@ def _decoded(report: SweepReport) -> list[Row]:
 def _line(
     rows: Sequence[Row], field: str, name: str, hover: str | None, *, ends: bool = False, **look: Any
 ) -> go.Scatter:
-    """A line with a point for each γ; ``ends``: with bars from the lowest repeat to the highest."""
     values = [getattr(row, field) for row in rows]
     usual = {
         "mode": "lines+markers",
@@ -219,7 +216,6 @@ def _costs(row: Row) -> str:
 
 
 def _dress_by_gamma(figure: go.Figure, report: SweepReport, *, legend: bool = False) -> None:
-    """The page's look, with γ along the bottom."""
     gammas = [gamma or 0 for gamma in report.gammas]
     _dress(figure, "sweep", legend=legend)
     figure.update_xaxes(

@@ -59,7 +59,6 @@ def export_html(traces: Sequence[Trace] | Recording, path: str | Path) -> None:
 
 
 def replay_html(recording: Recording) -> str:
-    """The whole file."""
     return plotly_js().read_text(encoding="utf-8").join(replay_parts(recording))
 
 

@@ -69,7 +69,6 @@ def headline(
 
 
 def headline_text(said: dict[str, Any]) -> str:
-    """The same as a sentence."""
     text = " ".join(filter(None, (said["lane"] and f"{said['lane']}:", said["figure"], said["text"])))
     detail = f" ({said['detail']})" if said["detail"] else ""
     return " ".join(filter(None, (f"{text}{detail}.", said["doubt"])))

@@ -68,7 +68,6 @@ class RaceView:
             self.rounds = round_texts(in_order(traces))
 
     def add(self, news: Iterable[tuple[int, Round]]) -> None:
-        """More rounds for the browser, each with its lane."""
         self.rounds += round_texts(news)
 
     def show_prompt(self, lanes: Sequence[Settings], pieces: Sequence[str]) -> None:
@@ -175,7 +174,6 @@ def replay_value(recording: Recording) -> dict[str, Any]:
 
 
 def _obeyed(trace: Trace) -> bool:
-    """Whether the lane was decoded as its settings say, here or on a server that was started for it."""
     return trace.server is None or trace.server.obeyed
 
 
@@ -197,7 +195,6 @@ def _facts(recording: Recording, titles: list[str]) -> list[list[str]]:
 
 
 def _server_text(server: ServerRecord) -> str:
-    """What is known of a server's lane, in a line."""
     network = f", {1000 * server.network_seconds:.0f} ms there and back" if server.network_seconds else ""
     known = " ".join((f"{LEVELS[server.level]}.", *filter(None, (server.incomplete,)), *server.notes))
     return f"{server.model} on {server.name}{network}; {known}"
@@ -212,7 +209,6 @@ def _setting_text(value: Any) -> str:
 
 
 def round_texts(news: Iterable[tuple[int, Round]]) -> list[str]:
-    """Rounds with their lanes as the browser takes them: the JSON of each."""
     compact = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
     return [compact(_event(*each)) for each in news]
 

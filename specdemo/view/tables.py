@@ -125,7 +125,6 @@ SHOWN = {kind: names.split(", ") for kind, names in _SHOWN.items()}
 
 
 def columns(names: Sequence[str]) -> list[Column]:
-    """The columns of these names."""
     return [COLUMNS[name] for name in names]
 
 
@@ -278,7 +277,6 @@ def figure_rows(traces: Sequence[Trace]) -> list[dict[str, Any]]:
 
 
 def batch_figures(batches: Sequence[BatchMetrics]) -> list[dict[str, Any]]:
-    """Label, formula and a text for every batch."""
     return _rows(BATCH_FIGURES, batches)
 
 

@@ -70,12 +70,10 @@ def _without_garbage_collection() -> Iterator[None]:
 
 
 def capture_on(device: torch.device) -> Capture:
-    """How work is captured on a device that :func:`can_capture`."""
     return CudaCapture(device)
 
 
 def can_capture(device: torch.device) -> bool:
-    """Whether the device has graphs."""
     return device.type == "cuda"
 
 
@@ -95,7 +93,6 @@ class InputBuffer:
         self._fetched = torch.cuda.Event() if on_gpu else None
 
     def send(self, numbers: Sequence[int]) -> None:
-        """Replace the first ones."""
         if self._fetched is not None:
             self._fetched.synchronize()  # the device may not have come to the last ones yet
         count = len(numbers)

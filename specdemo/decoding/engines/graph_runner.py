@@ -285,7 +285,6 @@ def prove_drafts(draft: CapturedDraft, prompt: Sequence[int], kv_lengths: Sequen
 
 
 def _compare(runner: GraphRunner, what: str, found: Output, expected: Output) -> None:
-    """The same rows of both."""
     spread = expected.logits.std(-1)
     off = (found.logits - expected.logits).square().mean(-1).sqrt()
     _check(runner, f"logits of {what}", (off / spread).max())

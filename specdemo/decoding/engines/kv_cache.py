@@ -40,7 +40,6 @@ class LaneCache(Cache):
         self.indexers: dict[int, LaneLayer] = {}
 
     def layer(self, index: int) -> LaneLayer:
-        """The layer of a model's layer ``index``."""
         while len(self.layers) <= index:
             self.layers.append(LaneLayer())
         return self.layers[index]
@@ -142,7 +141,6 @@ class LaneLayer(CacheLayerMixin):
         return self.keys[:, :, :end], self.values[:, :, :end]
 
     def reserve(self, slots: int) -> None:
-        """Have slots for so many tokens."""
         if slots > self.keys.shape[2]:
             capacity = max(FIRST_CAPACITY, 2 * self.keys.shape[2], slots + slots // 4)
             old, shape = (self.keys, self.values), self.keys.shape[:2]

@@ -39,7 +39,6 @@ def layer_list(model: PreTrainedModel) -> str | None:
 
 
 def layers_of(model: PreTrainedModel) -> list[nn.Module]:
-    """The decoder layers of a model with a :func:`layer_list`."""
     return list(cast(nn.ModuleList, model.get_submodule(layer_list(model) or "")))
 
 

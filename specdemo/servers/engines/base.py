@@ -27,7 +27,6 @@ class Wanted:
 
     @property
     def messages(self) -> list[dict[str, str]]:
-        """A text as the messages of a chat."""
         assert isinstance(self.prompt, str), "token ids are no chat"
         return messages_of(self.prompt)
 

@@ -37,7 +37,6 @@ _log = logging.getLogger(__name__)
 
 
 def add_endpoints(runner: JobRunner) -> None:
-    """Add the endpoints to the page that is being built."""
     if TYPE_CHECKING:
         LaneSettings: TypeAlias = dict[str, Any]
     else:

@@ -42,7 +42,6 @@ def parse_race(prompt: Any, lanes: Any, pair: Any) -> RaceJob:
 
 
 def parse_run(prompt: Any, settings: Any, pair: Any) -> RaceJob:
-    """The same for a race of one lane."""
     return race_job(_parse_prompt(prompt), _on_pair(pair, [_parse_settings(settings)]))
 
 
@@ -56,7 +55,6 @@ def parse_sweep(prompts: Any, gammas: Any, repeats: Any, settings: Any, pair: An
 
 
 def parse_advice(prompts: Any, budget: Any, methods: Any, kinds: Any, settings: Any, pair: Any) -> MeasureJob:
-    """Advice within the limits."""
     texts, lane = _parse_measured(prompts, settings, pair)
     if isinstance(budget, bool) or not isinstance(budget, int | float):
         raise SettingsError("budget_seconds", f"must be a number of seconds, not {_kind(budget)}.")
@@ -164,7 +162,6 @@ def race_response(recording: Recording, *, rounds: bool = False) -> dict[str, An
 
 
 def run_response(recording: Recording, *, rounds: bool = False) -> dict[str, Any]:
-    """A run: its one lane; ``rounds`` as above."""
     (lane,) = lane_responses(recording)
     return {**lane, **_setting(recording, rounds)}
 

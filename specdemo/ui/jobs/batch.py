@@ -71,12 +71,10 @@ class BatchJob(Job):
 
     @property
     def contenders(self) -> tuple[Settings, Settings]:
-        """Plain first, then drafted."""
         return replace(self.lane.settings, strategy="autoregressive"), self.lane.settings
 
     @property
     def used(self) -> list[str]:
-        """The prompts that rows begin with."""
         return self.prompts[: self.rows]
 
     @property
@@ -131,7 +129,6 @@ class BatchJob(Job):
 
 
 def _share(rounds: list[list[Round]], length: int) -> float:
-    """How far a batch is: of all tokens it may emit, those it did, and all of a row that ended."""
     done = [length if row and row[-1].stop else sum(len(round_.emitted) for round_ in row) for row in rounds]
     return sum(done) / (length * len(rounds))
 

@@ -48,7 +48,6 @@ class JobState:
 
     @property
     def ended(self) -> bool:
-        """Whether this is the job's last state."""
         return self.phase not in ("loading", "running")
 
 
@@ -168,7 +167,6 @@ def decode_seconds(settings: Settings) -> float:
 
 
 def gpu_seconds(work: float) -> int:
-    """What to ask for, for so many seconds of decoding."""
     return min(max(math.ceil(LOAD_SECONDS + work), SHORTEST), LONGEST)
 
 

@@ -78,7 +78,6 @@ PUBLIC = Limits(
 
 
 def limits() -> Limits:
-    """Those of this app, by whether strangers use it."""
     return PUBLIC if is_public() else PRIVATE
 
 

@@ -39,12 +39,10 @@ class CheckJob(Job):
 
     @property
     def settings(self) -> Settings:
-        """Of the drafted runs."""
         return self.lane.settings
 
     @property
     def work(self) -> Sequence[Work]:
-        """One run, or many pairs of short ones."""
         if self.settings.greedy:
             return [Work(self.settings)]
         drafted = replace(self.settings, max_new_tokens=self.tokens)

@@ -44,7 +44,6 @@ class MeasureJob(Job):
 
     @property
     def work(self) -> Sequence[Work]:
-        """Plain and drafted runs; every size decodes the prompts of the largest."""
         drafted = self.lane.settings
         plain = replace(drafted, strategy="autoregressive")
         if self.sizes:
@@ -55,7 +54,6 @@ class MeasureJob(Job):
 
     @property
     def gpu_seconds(self) -> float:
-        """The budget, or those of all runs."""
         return super(MeasureJob, self).gpu_seconds if self.budget is None else self.budget
 
     def checked(self) -> MeasureJob:

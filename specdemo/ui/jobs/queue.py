@@ -132,7 +132,6 @@ class JobQueue:
         return f"Waiting for the models: {who} has them{about(min(known)) if known else ''}…"
 
     def busy(self) -> int:
-        """Jobs that run or wait."""
         return len(self._line)
 
     def _places(self, need: str) -> int:
@@ -223,7 +222,6 @@ def about(seconds: float) -> str:
 
 
 def visitor_of(request: Any) -> Visitor:
-    """Who sends a Gradio request."""
     address = network_of((request.client.host if request.client is not None else "") or "")
     if is_agent(request):
         # Calls of all agents come in the session of one client that Gradio keeps for them.

@@ -116,7 +116,6 @@ class RaceJob(Job):
 
 
 def _gguf(pairs: Sequence[Pair]) -> GgufPair | None:
-    """The first pair that llama.cpp runs."""
     return next((pair for pair in pairs if isinstance(pair, GgufPair)), None)
 
 

@@ -74,7 +74,6 @@ class SessionRecordings:
         return session in self._current
 
     def get(self, session: str) -> Recording | None:
-        """The current one."""
         kept = self._kept.get((session, self._current.get(session, 0)))
         return pickle.loads(zlib.decompress(kept.packed)) if kept is not None else None
 
@@ -85,7 +84,6 @@ class SessionRecordings:
             return [{"number": n, "current": n == current, **runs[n]} for n in [*runs][::-1]]
 
     def sessions(self) -> set[str]:
-        """The visitors of whom something is kept."""
         return {session for session, _ in [*self._kept]}
 
     def forget(self, session: str) -> None:

@@ -21,7 +21,6 @@ class WorkerCrash(RuntimeError):
 
 
 def named(error: Exception) -> str:
-    """What went wrong, as people call it."""
     return type(error.__cause__ if isinstance(error, WorkerCrash) else error).__name__
 
 
@@ -160,11 +159,9 @@ class StopSignals:
         self._stops[session, kind] = Stop()
 
     def signal(self, session: str, kind: str) -> Stop:
-        """The signal of the visitor's run of this kind."""
         return self._stops.setdefault((session, kind), Stop())
 
     def running(self, session: str, kind: str | None = None) -> bool:
-        """Whether the visitor has a run, of this kind if one is named."""
         return any(kind in (None, own) for own in self._kinds(session))
 
     def stop(self, session: str) -> None:
@@ -174,16 +171,13 @@ class StopSignals:
                 stop.set()
 
     def end(self, session: str, kind: str) -> None:
-        """The visitor's run of this kind has ended."""
         if (stop := self._stops.pop((session, kind), None)) is not None:
             stop.set()
 
     def sessions(self) -> set[str]:
-        """The visitors of whom a signal is kept."""
         return {session for session, _ in [*self._stops]}
 
     def forget(self, session: str) -> None:
-        """The visitor left: nothing goes on and nothing is kept."""
         for kind in self._kinds(session):
             self.end(session, kind)
 

@@ -53,24 +53,19 @@ class Controls:
         return component
 
     def __getitem__(self, name: str) -> Any:
-        """The control of a parameter."""
         return self._built[name]
 
     def named(self, names: Iterable[str]) -> list[Any]:
-        """The controls of these parameters."""
         return [self._built[name] for name in names]
 
     @property
     def methods(self) -> list[Any]:
-        """The lanes' methods."""
         return self.named(METHOD_PARAMETERS)
 
     def all(self) -> dict[str, Any]:
-        """All that were built, in the order of the state."""
         return {name: self._built[name] for name in self._fields if name in self._built}
 
     def pair(self) -> list[Any]:
-        """Those of :class:`PairChoice`."""
         return self.named(self._of(PairChoice.model_fields))
 
     def inputs(self, *tabs: str) -> list[Any]:
@@ -82,7 +77,6 @@ class Controls:
         return panel_request(PageState.of(dict(zip(self._panel(tabs), values, strict=True))))
 
     def choice(self, values: Sequence[Any]) -> PageState:
-        """The models that the values of ``pair()`` name."""
         return PageState.of(dict(zip(self._of(PairChoice.model_fields), values, strict=True)))
 
     def _of(self, fields: Collection[str]) -> list[str]:

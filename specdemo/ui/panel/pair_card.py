@@ -34,12 +34,10 @@ def card(state: str, conclusion: str, **parts: Any) -> str:
 
 
 def working(step: LoadStep) -> str:
-    """A load under way."""
     return card("working", describe(step), share=step.fraction)
 
 
 def checked(report: Preflight) -> str:
-    """The preflight's report."""
     state = "possible" if report.ok else "problem"
     weights = {m.role: m.weights for m in report.models}
     notes = _remarks(report)
@@ -106,7 +104,6 @@ def _context(report: Preflight) -> str:
 
 
 def _remarks(report: Preflight) -> list[str]:
-    """Further problems and notes, which stay visible when the models are folded away."""
     return [*report.problems[1:], *report.notes]
 
 
@@ -183,7 +180,6 @@ class PairLoading:
             leave()
 
     def sessions(self) -> set[str]:
-        """The visitors of whom something is kept."""
         with self._lock:
             return {*self._latest, *self._shown, *self._wanted}
 
@@ -197,7 +193,6 @@ class PairLoading:
             leave()
 
     def _take_over(self, session: str) -> object:
-        """Register an event as the visitor's latest."""
         with self._lock:
             self._latest[session] = event = object()
         return event

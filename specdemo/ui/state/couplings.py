@@ -61,7 +61,6 @@ def _of_target(values: Values) -> dict[str, Any]:
 
 
 def _of_temperature(values: Values) -> dict[str, Any]:
-    """Exact match needs temperature 0."""
     rules = [name for name in of_lanes("acceptance") if values["temperature"] and values[name] == "exact"]
     return dict.fromkeys(rules, "sampling")
 

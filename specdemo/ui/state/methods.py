@@ -41,7 +41,6 @@ FIRST_LANES = (PLAIN, method_of(first_choice(PARTS).name), NO_LANE, NO_LANE)
 
 
 def pair_name(server: str) -> str:
-    """A server's value among the pairs."""
     return PREFIX + server
 
 
@@ -98,7 +97,6 @@ def find_method(name: object) -> Method | None:
 
 
 def server_method(server: str, deployment: str) -> str:
-    """The name of a server's method."""
     return f"{PREFIX}{server}:{deployment}"
 
 

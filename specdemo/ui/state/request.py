@@ -54,7 +54,6 @@ class PanelRequest:
 
     @property
     def server(self) -> str | None:
-        """The server that stands in the pair's place, if one does."""
         return server_of(self.state.pair)
 
     @property
@@ -210,7 +209,6 @@ def pair_request(choice: PairChoice) -> PairRequest:
 
 
 def named(choice: PairChoice) -> bool:
-    """Whether a pair is named yet."""
     return choice.pair != CUSTOM or bool((choice.target or "").strip())
 
 

@@ -87,7 +87,6 @@ def _control(
 
 
 def _listed(*names: str) -> Choices:
-    """Choices that are called by their values."""
     return lambda: {name: name for name in names}
 
 
@@ -103,7 +102,6 @@ def pairs() -> dict[str, str]:
 
 
 def devices() -> dict[str, str]:
-    """This machine's devices, by torch's names."""
     found = {BEST: "the best here", "cpu": "CPU"}
     found |= {f"cuda:{n}": f"GPU {n}" for n in range(torch.cuda.device_count())}
     if torch.backends.mps.is_available():
@@ -120,7 +118,6 @@ def precision_of(pair: str) -> dict[str, str]:
 
 
 def _first(name: str) -> str:
-    """What the first pair brings."""
     return precision_of(next(iter(catalog())))[name]
 
 
@@ -241,7 +238,6 @@ class PageState(PairChoice):
 
     @property
     def lanes(self) -> tuple[FirstLane, ...]:
-        """All lanes, in their order."""
         return self.lane1, self.lane2, self.lane3, self.lane4
 
     @classmethod
@@ -335,7 +331,6 @@ FIELD = re.compile(r"(?P<before>^|^Lane \d+, )(?P<field>\w+): ")
 
 
 def in_page_words(message: str) -> str:
-    """The message with the field that it begins with, after its lane, called as on the page."""
 
     def named(found: re.Match[str]) -> str:
         field = found["field"]

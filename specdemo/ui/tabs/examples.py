@@ -55,7 +55,6 @@ def learn_example(paces: Paces) -> None:
 
 
 def example_certificate() -> Certificate:
-    """The certificate of a check that catches a faulty rule."""
     return Certificate.from_json((FOLDER / "losslessness.json").read_text(encoding="utf-8"))
 
 

@@ -79,7 +79,6 @@ SAVES = (
 
 @cache
 def shipped() -> tuple[Recording, ...]:
-    """The recordings that come with the app, in the order of their files' names."""
     return tuple(Recording.load(path) for path in sorted(GALLERY.glob("*.json")))
 
 

@@ -91,7 +91,6 @@ class Results:
     json: gr.DownloadButton
 
     def outputs(self) -> list[Any]:
-        """All of them, for an event."""
         shown = [self.area, self.headline, self.chart, self.figures, *self.plots, self.table, *self.code.values()]
         shown += [self.engines] if self.engines else []
         return [*shown, self.known, self.files, self.csv, self.json]
@@ -190,7 +189,6 @@ def _create_code(prefix: str) -> tuple[dict[str, gr.Code], gr.Tabs]:
 
 
 def create_offer() -> Offer:
-    """Build the button in the current layout, hidden until there is something to set."""
     button = gr.Button("Use γ", visible=False, size="sm", elem_id="sweep-use", min_width=120, scale=0)
     return Offer(button, gr.State(Settings()))
 

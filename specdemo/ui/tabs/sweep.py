@@ -63,7 +63,6 @@ def setting_job(request: PanelRequest, file: str | None = None) -> MeasureJob:
 
 
 def setting_plan(request: PanelRequest, job: MeasureJob) -> str:
-    """What that would run."""
     if job.budget is not None:
         rule, prompts = ACCEPTANCE_RULES[job.lane.settings.acceptance], counted(len(job.prompts), "prompt")
         return f"Tries every method on {prompts}, {rule}, for about {job.budget:g}\u00a0s."

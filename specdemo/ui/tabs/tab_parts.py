@@ -144,7 +144,6 @@ def connect(
 
 
 def state_line(state: JobState) -> str:
-    """The line under the buttons, with a bar while it moves."""
     bar = f'<span class="bar"><b style="width:{100 * state.fraction:.0f}%"></b></span>' if not state.ended else ""
     text = f"<p>{escape(state.message)}</p>{bar}"
     return f'<div class="job-state" data-phase="{state.phase}" role="status">{text}</div>'
