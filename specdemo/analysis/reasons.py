@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import re
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import fsum
-from pathlib import Path
 from typing import TYPE_CHECKING
-
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from specdemo.analysis.wording import LEVEL, factor, pace, trend_of
 from specdemo.drafters import DRAFTERS
@@ -22,7 +19,7 @@ if TYPE_CHECKING:
 
 BETTER = 1.05
 """A smaller γ is only advised if it promises that much more; below it a round keeps hardly anything."""
-LEAST_ROUNDS = 3
+MUCH_OVERHEAD, FEW_DRAFTS, COSTLY_DRAFT, COSTLY_CHECK, LEAST_ROUNDS = 0.2, 0.35, 0.3, 1.6, 3
 LEAST_CHECK = 0.9
 """No target checks several tokens in less than one step; a measured v(γ) below this is an accident of timing."""
 FAR, PAUSED, NARROW = 0.1, 0.05, 0.1
@@ -95,29 +92,116 @@ class Evidence:
         return 0 < self.longest <= self.longest * self.c + self.v - 1
 
     @property
+    def drafts_dearly(self) -> bool:
+        """Whether drafting costs more than checking does beyond a plain step."""
+        return self.gamma * self.c >= self.v - 1
+
+    @property
     def needed(self) -> float:
         """The τ from which on a round pays: its cost in plain steps, measured, or of a chain by its parts."""
         measured = self.server or self.saved
         return (self.tau or 0.0) / self.found.ratio if measured else self.gamma * self.c + self.v
 
 
-_templates = Environment(
-    loader=FileSystemLoader(Path(__file__).parent), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+REASONS: tuple[tuple[Callable[[Evidence], bool], str], ...] = (
+    (
+        lambda e: not e.drafting,
+        "{pace}: nothing was drafted, so every round was a plain step.",
+    ),
+    (
+        lambda e: e.rate is None,
+        "{pace} by the client's clock; the server does not say what it drafted and kept.",
+    ),
+    (
+        lambda e: bool(e.found.doubt) or e.v < LEAST_CHECK,
+        "the times of this run were not steady, so it cannot say why; {kept}.",
+    ),
+    (
+        lambda e: e.found.open and trend_of(e.found.ratio) != "even",
+        "cannot be told apart from {name} by one run; {kept}.",
+    ),
+    (
+        lambda e: e.server and not e.pays and e.drafting > FEW_DRAFTS,
+        "{pace} because a round takes as long as {e.needed:.1f} plain steps, and {kept}: it pays from τ "
+        "{e.needed:.1f} on. Try {other_draft}.",
+    ),
+    (
+        lambda e: e.server and e.pays,
+        "{pace} because {kept}, and a round takes as long as {e.needed:.1f} plain steps.",
+    ),
+    (
+        lambda e: e.saved != "",
+        "{pace} because a round keeps {e.tau:.2f} tokens and takes {e.needed:.2f} plain steps: {e.c:.2f} for "
+        "drafting (a tree of {e.longest} tokens), {e.v:.2f} for checking. {e.saved}{smaller_tree}",
+    ),
+    (
+        lambda e: not e.server and not e.explained,
+        "{pace}, where {kept}; {costs}. That would give {predicted}, so it is not the whole reason.",
+    ),
+    (
+        lambda e: not e.pays and e.overhead >= MUCH_OVERHEAD and not e.hopeless,
+        "{pace} because {e.overhead:.0%} of the time goes outside the models; {costs}, and {kept}, which would "
+        "give {alone}.",
+    ),
+    (
+        lambda e: not e.pays and e.drafting <= FEW_DRAFTS and not e.hopeless,
+        "{pace} because tokens were drafted in only {e.drafting:.0%} of the rounds; the others are plain steps. "
+        "{kept}.",
+    ),
+    (
+        lambda e: not e.pays and e.drafts_dearly and (e.hopeless or e.c >= COSTLY_DRAFT),
+        "{pace} because {draft}{even_if_all}; {kept}. Try {smaller}{or_shorter}.",
+    ),
+    (
+        lambda e: not e.pays and (e.hopeless or e.v >= COSTLY_CHECK),
+        "{pace} because checking {count} tokens costs {e.v:.1f} single steps{weights}{even_if_all}; {kept}"
+        "{try_shorter}.{remedy}",
+    ),
+    (
+        lambda e: not e.pays and (e.tau or 0.0) <= e.needed,
+        "{pace} because only {kept}, and at these costs a round pays from τ {e.needed:.1f} on: {costs}"
+        "{try_shorter}.",
+    ),
+    (
+        lambda e: True,
+        "{pace} because {kept}; {costs}.{seldom} These costs predict {predicted}{try_shorter}.",
+    ),
 )
-_templates.filters |= {
-    "factor": factor,
-    "percent": lambda share: f"{share or 0:.0%}",
-    "one": lambda figure: f"{figure or 0:.1f}",
-    "two": lambda figure: f"{figure or 0:.2f}",
-}
+"""(condition, sentence): the first that holds is given. Where the headline is not sure, none says because."""
 
 
 def sentence(e: Evidence, name: str = "plain") -> str:
     """The reason that holds, filled in; ``name`` is what it calls the baseline."""
-    found = {"e": e, "name": name, "pace": pace(e.found.ratio, name), "trend": trend_of(e.found.ratio)}
-    bounds = {"better": BETTER, "least_check": LEAST_CHECK, "smaller": SMALLER[e.needs]}
-    text = _templates.get_template("reasons.jinja").render(found | bounds)
-    return re.sub(r"[ \n]+", " ", text).strip()
+    draft, count = f"a draft step costs {e.c:.0%} of a target step", e.longest + 1
+    fewer, promise = (f"γ = {e.shorter[0]}", factor(e.shorter[1])) if e.shorter else ("", "")
+    phrases = {
+        "name": name,
+        "pace": pace(e.found.ratio, name),
+        "kept": f"{e.rate or 0:.0%} of drafted tokens were kept (τ {e.tau or 0:.1f})",
+        "count": count,
+        "draft": draft,
+        "costs": f"{draft}, and checking {count} tokens costs {e.v:.1f} steps",
+        "weights": f" with {e.quantization} weights" if e.quantization else "",
+        "even_if_all": f": even if all {e.longest} drafted tokens were kept, a round would cost more than it gives"
+        if e.hopeless
+        else "",
+        "predicted": factor(e.predicted),
+        "alone": factor(e.predicted / (1 - e.overhead)),
+        "seldom": "" if e.gamma > 0.9 * e.longest else f" {e.gamma:.1f} tokens were drafted a round.",
+        "smaller": SMALLER[e.needs],
+        "or_shorter": f" or {fewer}, which promises {promise}" if e.shorter else "",
+        "try_shorter": f"; {fewer} promises {promise}" if e.shorter else "",
+        "other_draft": "a smaller draft or γ"
+        if (e.tau or 0.0) >= BETTER
+        else "a draft that is closer to the target",
+        "smaller_tree": ""
+        if e.pays
+        else f" It pays from {e.needed:.1f} tokens a round on: try a smaller tree, or a chain (0).",
+        "remedy": " On a CPU that multiplies bfloat16, a large target in bfloat16 checks so many for about a step."
+        if e.quantization and e.v >= COSTLY_CHECK
+        else "",
+    }
+    return next(text for holds, text in REASONS if holds(e)).format(e=e, **phrases)
 
 
 def impossible_check(v: float | None) -> str:
