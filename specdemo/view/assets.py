@@ -66,5 +66,5 @@ def plotly_js() -> Path:
 
 
 def fill(template: str, **values: Any) -> str:
-    """The HTML of a template in ``web``; every text of models and people in it is escaped."""
+    """The HTML of a template in ``web``; every value in it is escaped, model texts and prompts too."""
     return _templates.get_template(template).render(values)

@@ -28,6 +28,20 @@ BASELINE = {"color": PLAIN, "dash": "dash", "width": 1.5}
 MOST_IN_FOREST = 16
 DASHED = "Dashed: over the runs on these prompts; there are too few prompts to speak of others."
 
+CAPTIONS = {
+    "speed": "Acceptance rate: Σ accepted / Σ drafted. Tokens/s: decoded tokens / decode time, in the repeat "
+    "of the middle speed-up; bars from the slowest to the fastest. Dashed: plain decoding.",
+    "speedup": "Measured: plain seconds a token / speculative seconds a token, median of the repeats, of an even "
+    "number the lower middle; bars from the worst to the best. Predicted: Σ τ(d) / Σ (d·c + v(d) + o) over the "
+    "rounds’ drafted lengths d, from acceptance by position and median costs c, v and o.",
+    "accepted": "The number in a bar is how many drafted tokens were kept; its height is the share of rounds "
+    "that kept so many: rounds with i kept / rounds.",
+    "plot": "Speed-up: tokens a second of the drafted batch / those of the plain one, median of the repeats; bars "
+    "from the worst to the best. Below the dashed line drafting is slower. A target step does more work the "
+    "more rows it serves, so checking γ more tokens of each stops being nearly free.",
+    "time": "Mean time of a round: γ draft steps, one target forward over γ + 1 tokens, and everything else.",
+}
+
 
 def speed_figure(report: SweepReport) -> go.Figure:
     rows = _decoded(report)

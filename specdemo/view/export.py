@@ -11,13 +11,14 @@ import hashlib
 import io
 import json
 from collections.abc import Iterable, Sequence
+from html import escape
 from pathlib import Path
 from typing import Any
 
 from specdemo.files import write_whole
 from specdemo.recording import Recording, check_playable
 from specdemo.trace import Trace
-from specdemo.view.assets import fill, plotly_js, race_css, race_scripts
+from specdemo.view.assets import plotly_js, race_css, race_scripts
 from specdemo.view.lane_headers import trace_headers
 from specdemo.view.race_value import ROUND_FIELDS, replay_value
 
@@ -33,8 +34,12 @@ follow();
 const value = JSON.parse(document.getElementById("recording").textContent);
 window.SpecDemoPlayer.mount(document.querySelector(".race-root")).update(value);
 """
-PLOTLY = "<plotly>"
-"""Stands in the template's page for Plotly's script; no text of a recording can hold it."""
+PAGE_CSS = """
+body { margin: 0; background: var(--race-card); color: var(--race-ink); }
+main { max-width: 1280px; margin: 0 auto; padding: 22px 24px 40px; }
+@media (max-width: 520px) { main { padding: 14px 14px 32px; } }
+h1 { margin: 0 0 10px; font: 600 15px/1.4 var(--race-font); }
+"""
 
 
 def export_html(traces: Sequence[Trace] | Recording, path: str | Path) -> None:
@@ -62,19 +67,21 @@ def replay_parts(recording: Recording) -> tuple[str, str]:
 
     The page's content security policy loads nothing from outside, and allows these scripts only, by their hashes.
     """
-    own = [*race_scripts(), START]
+    scripts = [*race_scripts(), START]
+    allowed = " ".join(_hash(script) for script in [plotly_js().read_text(encoding="utf-8"), *scripts])
+    policy = f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data: blob:"
     value = replay_value(recording)
     value["rounds"] = [json.loads(text) for text in value["rounds"]]
-    html = fill(
-        "replay.html",
-        title=recording.title or "Speculative decoding, replayed",
-        allowed=[_hash(script) for script in (plotly_js().read_text(encoding="utf-8"), *own)],
-        css=race_css(),
-        recording=script_json(value),
-        scripts=[PLOTLY, *own],
+    title = escape(recording.title or "Speculative decoding, replayed")
+    before = (
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{title}</title>\n<style>{PAGE_CSS}{race_css()}</style>\n</head>\n<body>\n"
+        '<main><h1>Speculative decoding, token by token</h1><div class="race-root"></div></main>\n'
+        f'<script type="application/json" id="recording">{script_json(value)}</script>\n<script>'
     )
-    before, _, after = html.partition(PLOTLY)
-    return before, after
+    return before, "</script>\n" + "".join(f"<script>{s}</script>\n" for s in scripts) + "</body>\n</html>\n"
 
 
 def script_json(value: Any) -> str:

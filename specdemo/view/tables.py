@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Iterable, Sequence
 from html import escape
-from pathlib import Path
-from string import Formatter
 from typing import Any
 
 from specdemo.analysis.advice import AdviceReport, KindRow
@@ -15,7 +12,7 @@ from specdemo.analysis.batch_sizes import SizeReport
 from specdemo.analysis.report import Report
 from specdemo.analysis.speedup import plain_of
 from specdemo.analysis.sweep_report import SweepReport
-from specdemo.models.request import read_toml
+from specdemo.metrics import Metrics
 from specdemo.trace import Trace
 from specdemo.view.lane_headers import engine_note
 
@@ -41,73 +38,83 @@ def number(value: float | None, form: str, unit: str = "") -> str:
     return NOTHING if value is None else f"{value:{form}}{unit}"
 
 
-def _rate(value: float) -> str:
+def rate(value: float | None) -> str:
     """Tokens a second with four digits, so that two of them divide to the ratio that stands beside them."""
-    return f"{value:.{1 if value >= 100 else 2 if value >= 10 else 3}f}"
+    return NOTHING if value is None else f"{value:.{1 if value >= 100 else 2 if value >= 10 else 3}f}"
+
+
+def spread(value: float | None, low: float | None, high: float | None, form: str, unit: str = "") -> str:
+    """A median with its lowest and highest, if they differ as written."""
+    middle, ends = number(value, form, unit), [number(end, form) for end in (low, high)]
+    return middle if ends[0] == ends[1] else f"{middle} ({ends[0]}–{ends[1]})"
 
 
 def _speedup(row: Any) -> str:
     if getattr(row, "doubt", None):
         return f"at most {row.most:.2f}×" if row.most else NOTHING
-    if not getattr(row, "verdict", True):  # the median of repeats, with the worst and the best if they differ
-        middle, ends = number(row.speedup, ".2f", "×"), [number(end, ".2f") for end in row.range[1:]]
-        return middle if row.speedup is None or ends[0] == ends[1] else f"{middle} ({ends[0]}–{ends[1]})"
+    if not getattr(row, "verdict", True):
+        return spread(row.speedup, row.speedup_low, row.speedup_high, ".2f", "×")
     over = " over runs" if row.interval_over == "runs" else ""
     between = f" [{row.interval[0]:.2f}, {row.interval[1]:.2f}]{over}" if row.interval else ""
     return f"{number(row.speedup, '.2f', '×')}{between}"
 
 
-class _Unknown(Exception):
-    """Nothing was measured of a figure."""
-
-
-FORMATS: dict[str, Callable[[Any], str]] = {
-    "bytes": lambda nbytes: f"{nbytes / 1e9:.2f}\u00a0GB",
-    "list": lambda values: " · ".join(map(str, values)),
-    "range": lambda values: (
-        f"{min(known):.1f}–{max(known):.1f}" if (known := [v for v in values if v is not None]) else NOTHING
+_COLUMNS: tuple[Column, ...] = (
+    ("method", "who drafts, and how many tokens a round (γ)", lambda r: r.name),
+    ("γ", "drafted tokens a round", lambda r: number(r.gamma, "d")),
+    ("rows", "prompts decoded together", lambda r: number(r.size, "d")),
+    (
+        "speed-up",
+        "plain seconds a token / speculative seconds a token, each repeat against its own plain runs: the median, "
+        "and from the worst repeat to the best. Of every method: the geometric mean over the prompts, in brackets "
+        "its 95 % interval over prompts; over runs, where prompts are few, it is of these prompts alone",
+        _speedup,
     ),
-    "rate": _rate,
-    "share": lambda share: f"{100 * share:.1f}\u00a0%",
-    "shares": lambda shares: " · ".join(number(s and 100 * s, ".0f") for s in shares) + "\u00a0%",
-    "some": lambda _: "",  # of others that it is known for
-    "speedup": _speedup,
-    "time": lambda seconds: f"{seconds:.2f}\u00a0s" if seconds >= 1 else f"{1000 * seconds:.1f}\u00a0ms",
-    "verdict": lambda row: f"{row.verdict}: {row.dropped}" if row.dropped else row.verdict,
-}
-"""Besides Python's own."""
-
-
-class _Figures(Formatter):
-    """Writes the attributes of what was measured; without a name that itself."""
-
-    def get_value(self, key: int | str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        return getattr(args[0], key) if isinstance(key, str) else args[0]
-
-    def format_field(self, value: Any, format_spec: str) -> str:
-        if value is None or (format_spec in ("list", "shares", "some") and not value):
-            raise _Unknown
-        return FORMATS.get(format_spec, lambda known: format(known, format_spec))(value)
-
-
-def _read(reads: str, measured: Any) -> str:
-    try:
-        return _Figures().format(reads, measured)
-    except _Unknown:
-        return NOTHING
-
-
-_TEXTS = read_toml(Path(__file__).parent / "figures.toml")
-CAPTIONS: dict[str, str] = _TEXTS["captions"]
-"""What stands under the charts of measurements."""
-
-
-def _columns(table: str) -> dict[str, Column]:
-    return {name: (name, each["formula"], partial(_read, each["reads"])) for name, each in _TEXTS[table].items()}
-
-
-COLUMNS = _columns("columns")
+    (
+        "predicted",
+        "(1 + o₀) Σ τ(d) / Σ (d·c + v(d) + o) over the rounds, d the tokens a round drafted, "
+        "τ(d) = 1 + Σⱼ Πᵢ≤ⱼ aᵢ from the share aᵢ of rounds that kept token i where it was reached, "
+        "v(d) on the line from v(0) = 1 to v(γ), o₀ the overhead of a plain step",
+        lambda r: number(r.predicted_speedup, ".2f", "×"),
+    ),
+    (
+        "τ/(γc+v)",
+        "the same for endless decoding: every round drafts γ, and nothing but models takes time",
+        lambda r: number(r.expected_speedup, ".2f", "×"),
+    ),
+    (
+        "tokens/s",
+        "decoded tokens / decode time, of all prompts or rows together; of repeats in the one whose speed-up is "
+        "shown",
+        lambda r: rate(r.tokens_per_second),
+    ),
+    ("plain tokens/s", "the same of plain decoding", lambda r: rate(r.plain_tokens_per_second)),
+    ("accepted", "Σ accepted / Σ drafted", lambda r: number(r.acceptance_rate, ".1%")),
+    (
+        "τ",
+        "tokens after the first / rounds, the target's own included; of a batch what a row keeps of a round",
+        lambda r: number(r.mean_acceptance_length, ".2f"),
+    ),
+    ("c", "median draft step / median target step", lambda r: number(r.draft_cost, ".3f")),
+    ("v(γ)", "median forward over γ + 1 tokens / median target step", lambda r: number(r.verify_cost, ".2f")),
+    ("o", "median other time of a round / median target step", lambda r: number(r.overhead_cost, ".3f")),
+    ("rounds", "target forwards after the prefills, over all runs", lambda r: number(r.rounds, ",")),
+    ("padding", "positions that only filled up shorter rows", lambda r: number(r.padding, ".1%")),
+    ("idle cache", "cache slots read that held nothing of their row", lambda r: number(r.idle_slots, ".1%")),
+    ("overhead", "time outside model forwards", lambda r: number(r.other_share, ".1%")),
+    ("memory", "largest peak of its runs", lambda r: NOTHING if r.memory is None else f"{r.memory / 1e9:.2f} GB"),
+    ("runs", "each on one prompt", lambda r: number(r.runs, "d")),
+    ("seconds", "of the budget", lambda r: number(r.seconds, ".1f")),
+    ("verdict", "and why it was dropped", lambda r: f"{r.verdict}: {r.dropped}" if r.dropped else r.verdict),
+)
+COLUMNS = {column[0]: column for column in _COLUMNS}
 """Of a ``Row``, by name."""
+KIND_COLUMNS: tuple[Column, ...] = (
+    ("kind", "of the prompts", lambda r: r.kind),
+    ("prompts", "of this kind that were decoded", lambda r: number(r.prompts, "d")),
+    ("fastest", "on the prompts of this kind", lambda r: r.method),
+    ("speed-up", "as in the table above, of these prompts", _speedup),
+)
 _SHOWN: dict[type[Report], str] = {
     SweepReport: "γ, speed-up, predicted, τ/(γc+v), tokens/s, plain tokens/s, accepted, τ, c, v(γ), o, rounds",
     AdviceReport: "method, speed-up, tokens/s, accepted, τ, c, v(γ), memory, runs, seconds, verdict",
@@ -136,7 +143,7 @@ def kind_tables(report: AdviceReport) -> list[tuple[Sequence[Column], Sequence[A
     for row in report.matrix:
         methods.setdefault(row.method, {})[row.kind] = row
 
-    def cell(kind: str) -> Callable[[Any], str]:
+    def cell(kind: str) -> Read:
         return lambda line: (
             f"{number(row.mean_acceptance_length, '.2f')} · {row.speedup:.2f}×"
             if (row := line[1].get(kind))
@@ -146,9 +153,114 @@ def kind_tables(report: AdviceReport) -> list[tuple[Sequence[Column], Sequence[A
     tip = "τ · speed-up, on the prompts of this kind that this method decoded"
     head = ("τ · speed-up", "the method, and how many tokens a round (γ)", lambda line: line[0])
     return [
-        ([*_columns("kinds").values()], report.by_kind),
+        (KIND_COLUMNS, report.by_kind),
         ([head, *((row.kind or NOTHING, tip, cell(row.kind)) for row in report.by_kind)], [*methods.items()]),
     ]
+
+
+Read = Callable[[Any], str]
+
+
+def _number(name: str, form: str, unit: str = "", factor: float = 1) -> Read:
+    """Reads a figure by its name."""
+
+    def read(measured: Any) -> str:
+        value = getattr(measured, name)
+        return number(value if factor == 1 or value is None else factor * value, form, unit)
+
+    return read
+
+
+def _share(name: str) -> Read:
+    return _number(name, ".1f", "\u00a0%", 100)
+
+
+def _time(name: str) -> Read:
+    def read(measured: Any) -> str:
+        value = getattr(measured, name)
+        long = value is not None and value >= 1
+        return number(value, ".2f", "\u00a0s") if long else number(value and 1000 * value, ".1f", "\u00a0ms")
+
+    return read
+
+
+def _shares(name: str) -> Read:
+    def read(measured: Any) -> str:
+        values = getattr(measured, name) or ()
+        return " · ".join(number(v and 100 * v, ".0f") for v in values) + "\u00a0%" if values else NOTHING
+
+    return read
+
+
+def _counts(m: Metrics) -> str:
+    return " · ".join(map(str, m.accepted_histogram or ())) if m.proposed and m.accepted_histogram else NOTHING
+
+
+def _tree(m: Metrics) -> str:
+    return NOTHING if m.tree_nodes is None else f"{m.tree_nodes:.1f} tokens, depth {m.tree_depth:.1f}"
+
+
+def _row_rates(batch: BatchMetrics) -> str:
+    known = [v for v in batch.row_tokens_per_second if v is not None]
+    return f"{min(known):.1f}–{max(known):.1f}" if known else NOTHING
+
+
+ROUNDS = "rounds after the prefill"
+ALPHA = (
+    "mean of Σₓ min(p, q) where both distributions are known, else accepted / tested tokens; of draft trees "
+    "accepted / tested positions"
+)
+TESTED = "of the rounds in which the 1st, 2nd, … drafted token was tested, the share that kept it"
+SAVED = "rounds that kept a token which was not the first guess of its position"
+WASTED = "drafted tokens thrown away, Σ (γᵢ − accepted)"
+DRAFT_COST = "median draft step / median target step, over rounds of the usual length"
+VERIFY_COST = "median forward over γ + 1 tokens / median target step, γ the length of most drafts"
+BATCH_RATE = "tokens of all rows after the first / (seconds − TTFT)"
+ROWS = "rows that took part, on average; the batch shrinks as rows end"
+PADDING = "positions computed only to fill up shorter rows / all positions computed"
+IDLE = "KV cache slots read that held nothing of their row / all slots read"
+MEMORY = "the most bytes taken so far: by torch on a GPU, else by the whole process; all lanes share it"
+SPENT = "(Σ draft + verify + other)"
+FIGURES: tuple[Column, ...] = (
+    ("tokens/s", "tokens after the first / (lane time − TTFT)", _number("tokens_per_second", ".1f")),
+    ("tokens/s, end to end", "all tokens / lane time", _number("end_to_end_tokens_per_second", ".1f")),
+    ("TTFT", "lane time until the first token: the prefill", _time("ttft")),
+    ("TPOT", "(lane time − TTFT) / tokens after the first", _time("tpot")),
+    ("rounds after the prefill", "target forwards without the prefill's", _number("rounds", ",")),
+    ("tokens after the first", "tokens of the output without the prefill's", _number("emitted", ",")),
+    ("τ, mean acceptance length", f"tokens after the first / {ROUNDS}", _number("mean_acceptance_length", ".2f")),
+    ("tokens drafted", "Σ γᵢ over the rounds", lambda m: number(m.proposed or None, ",")),
+    ("acceptance rate", "Σ accepted / Σ drafted", _share("acceptance_rate")),
+    ("α, per tested token", ALPHA, _share("alpha")),
+    ("kept by position", "share of rounds that kept the 1st, 2nd, … drafted token", _shares("per_position")),
+    ("kept where tested", TESTED, _shares("conditional_per_position")),
+    ("rounds by accepted tokens", "rounds with 0, 1, 2, … accepted tokens", _counts),
+    ("tree", "drafted tokens a round, and how deep, where trees were drafted", _tree),
+    ("rounds saved by a second guess", SAVED, _number("saved_rounds", ",")),
+    ("wasted", WASTED, lambda m: number(m.wasted if m.proposed else None, ",")),
+    ("c, draft cost", DRAFT_COST, _number("draft_cost", ".3f")),
+    ("v(γ), verify cost", VERIFY_COST, _number("verify_cost", ".2f")),
+    ("time drafting", f"Σ draft time / {SPENT}", _share("draft_share")),
+    ("time verifying", f"Σ target forwards / {SPENT}", _share("verify_share")),
+    ("overhead", f"Σ time outside model forwards / {SPENT}", _share("other_share")),
+    ("peak memory", MEMORY, _number("peak_memory", ".2f", "\u00a0GB", 1e-9)),
+)
+"""Of a lane's ``Metrics``."""
+
+BATCH_FIGURES: tuple[Column, ...] = (
+    ("tokens/s of the batch", BATCH_RATE, _number("tokens_per_second", ".1f")),
+    ("tokens/s of a row", "its own tokens over its own time, slowest to fastest row", _row_rates),
+    ("time", "the clock at the end of the last row, which all rows share", _number("seconds", ".2f", "\u202fs")),
+    ("TTFT", "time to the first tokens: the prefill of all rows", _number("ttft", ".3f", "\u202fs")),
+    ("rounds", "forwards of the target after the prefill", _number("rounds", ",d")),
+    ("τ", "tokens that a row keeps of a round it takes part in", _number("mean_acceptance_length", ".2f")),
+    ("accepted", "Σ accepted / Σ drafted, all rows", _number("acceptance_rate", ".1%")),
+    ("rows in a round", ROWS, _number("mean_rows", ".1f")),
+    ("padding", PADDING, _number("padding", ".1%")),
+    ("idle cache", IDLE, _number("idle_slots", ".1%")),
+    ("overhead", "time outside model forwards / time after the prefill", _number("other_share", ".1%")),
+)
+"""Of a ``BatchMetrics``."""
 
 
 def figure_rows(traces: Sequence[Trace]) -> list[dict[str, Any]]:
@@ -156,7 +268,7 @@ def figure_rows(traces: Sequence[Trace]) -> list[dict[str, Any]]:
 
     Costs are relative to the first plain lane of the same weights in the same place.
     """
-    rows = _rows("lanes", [trace.metrics(plain_of(traces, trace)) for trace in traces])
+    rows = _rows(FIGURES, [trace.metrics(plain_of(traces, trace)) for trace in traces])
     known = [row for row in rows if any(text != NOTHING for text in row["values"])]
     if any(engine_note(trace) is not None for trace in traces):
         formula = "what ran the models' layers, and why it is not what was asked for"
@@ -165,11 +277,11 @@ def figure_rows(traces: Sequence[Trace]) -> list[dict[str, Any]]:
 
 
 def batch_figures(batches: Sequence[BatchMetrics]) -> list[dict[str, Any]]:
-    return _rows("batches", batches)
+    return _rows(BATCH_FIGURES, batches)
 
 
-def _rows(table: str, measured: Sequence[Any]) -> list[dict[str, Any]]:
+def _rows(figures: Iterable[Column], measured: Sequence[Any]) -> list[dict[str, Any]]:
     return [
         {"label": label, "formula": formula, "values": [read(m) for m in measured]}
-        for label, formula, read in _columns(table).values()
+        for label, formula, read in figures
     ]

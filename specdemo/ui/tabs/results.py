@@ -23,6 +23,7 @@ from specdemo.settings import Settings
 from specdemo.ui.jobs.job import JobState
 from specdemo.ui.tabs.tab_parts import Show, Updates, state_line
 from specdemo.view.charts import (
+    CAPTIONS,
     accepted_figure,
     figure_head,
     forest,
@@ -31,7 +32,7 @@ from specdemo.view.charts import (
     speedup_figure,
     time_figure,
 )
-from specdemo.view.tables import CAPTIONS, SHOWN, columns, report_table
+from specdemo.view.tables import SHOWN, columns, report_table
 
 FIGURE_SECONDS = 3.0
 """Figures are rebuilt whole, so seldom enough not to flicker."""
