@@ -137,6 +137,7 @@ class CatalogEntry:
     licence: str = ""  # short names, as on the hub's cards
     gated: bool = False  # whether the hub asks for consent and a token
     memory_gb: float = 0.0  # rough size of the weights as loaded by default, in 10⁹ bytes
+    download_gb: float = 0.0  # of its files; 0 of what is not offered to who leaves the builtin pair
     note: str = ""  # one line on what it is good for
 
     @property

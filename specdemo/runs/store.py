@@ -14,7 +14,7 @@ from typing import Any
 
 from specdemo.errors import PairError
 from specdemo.models.loading import fetch
-from specdemo.models.memory import Footprint, free_memory, release_memory
+from specdemo.models.memory import Footprint, best_device, free_memory, release_memory
 from specdemo.models.pair import ModelPair, checked_threads
 from specdemo.models.preflight import Preflight, examine, gigabytes
 from specdemo.models.progress import LoadProgress
@@ -230,6 +230,12 @@ class PairStore:
 def _on(device: str, loads: list[Load]) -> list[Load]:
     """Those that use this device; a pair spread over all devices (``auto``) uses each."""
     return [load for load in loads if load.request.device == device or "auto" in (load.request.device, device)]
+
+
+def room() -> int:
+    """Bytes that the best device has free for pairs, or the budget where that is less."""
+    free, budget = free_memory(best_device()), _budget()
+    return free if budget is None else min(free, budget)
 
 
 def _budget() -> int | None:

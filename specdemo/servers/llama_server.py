@@ -155,6 +155,11 @@ def executable() -> str | None:
     return found and str(Path(found).absolute())
 
 
+def is_here() -> bool:
+    """Whether this machine has it."""
+    return bool(shutil.which(os.environ.get(EXECUTABLE) or "llama-server") or find_spec("xllamacpp"))
+
+
 def free_port() -> int:
     """A port of the loopback interface that nobody has now."""
     with socket.create_server((LOOPBACK, 0)) as probe:

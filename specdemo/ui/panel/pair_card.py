@@ -265,7 +265,8 @@ def connect_pair_card(page: gr.Blocks, controls: Controls, loading: PairLoading)
     typed = [event for name in ("target", "draft") for event in (controls[name].submit, controls[name].blur)]
     # Several events of one visitor may run at once; all but the latest end at their next update.
     gr.on([page.load, *chosen, *typed], look, inputs, outputs, trigger_mode="multiple", **waits)
-    load_now.click(load, inputs, outputs, trigger_mode="multiple", **waits)
+    chosen_elsewhere = gr.Button(visible="hidden", elem_id="load-chosen")  # pressed by panel.js
+    gr.on([load_now.click, chosen_elsewhere.click], load, inputs, outputs, trigger_mode="multiple", **waits)
     controls.starts["race"].click(load_to_run, [*inputs, *methods], outputs, trigger_mode="multiple", **waits)
     for ended in controls.ended:  # a job may have loaded its pair, put another out of memory, or lost its server
         ended.then(look, inputs, outputs, **waits)

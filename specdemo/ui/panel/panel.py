@@ -11,11 +11,13 @@ from typing import Any
 import gradio as gr
 
 from specdemo.machine import bfloat16_instructions
-from specdemo.models.memory import best_device, free_memory
+from specdemo.models.memory import best_device
 from specdemo.models.request import CatalogEntry, catalog
 from specdemo.runs.prompts import by_domain
+from specdemo.runs.store import room
 from specdemo.settings import MAX_TREE_NODES, Settings
 from specdemo.ui.panel.controls import UNQUEUED, Controls, updates
+from specdemo.ui.panel.first_pair import offers, size_here
 from specdemo.ui.state.couplings import BROUGHT, DRAFTER, MODE, RULE, nearest_offered
 from specdemo.ui.state.methods import FIRST_LANES, server_of, wish_of
 from specdemo.ui.state.request import OPTIONS, shown_options
@@ -45,7 +47,8 @@ SHOW_OPTIONS = "(...read) => window.SpecDemoPanel.options(...read)"
 PROMPT_LINES = 9
 """The prompt has one height, so that Run stays where it is."""
 SHOW_PAIR = """
-(pair) => [pair === "custom", !pair.startsWith("server:")].map((visible) => ({ __type__: "update", visible }))
+(pair) => [pair === "custom", !pair.startsWith("server:"), pair.startsWith("builtin")]
+  .map((visible) => ({ __type__: "update", visible }))
 """
 # Exact match needs temperature 0; a rule that stays is not set, since it may have been chosen meanwhile.
 WARM = """
@@ -63,6 +66,9 @@ def create_panel(controls: Controls) -> None:
     for domain, chip in chips.items():
         chip.click(partial(_next_example, domain), prompt, prompt, **UNQUEUED)
     create_run_row(controls)
+    with gr.Column(elem_id="first-pair") as first_pair:
+        controls.expect = gr.HTML(value=None, padding=False, elem_id="expect")
+        gr.HTML(offers(), padding=False, elem_id="real-models")
     sheet = gr.Button("Settings: models, lanes, length, sampling", size="sm", elem_id="settings-toggle")
     sheet.click(None, None, None, js="() => { window.SpecDemoPanel.toggleSettings(); }", **UNQUEUED)
     with gr.Column(elem_id="settings"):
@@ -82,7 +88,7 @@ def create_panel(controls: Controls) -> None:
             precision = _create_precision(controls)
     controls.wished = gr.State(list(FIRST_LANES))
     pair = controls["pair"]
-    pair.change(None, pair, [custom, precision], js=SHOW_PAIR, **UNQUEUED)
+    pair.change(None, pair, [custom, precision, first_pair], js=SHOW_PAIR, **UNQUEUED)
     # Only what a person does triggers these couplings: a link has a value for every control.
     rules = controls.named(of_lanes("acceptance"))
     temperature.input(None, [temperature, *rules], rules, js=WARM, **UNQUEUED)
@@ -96,8 +102,8 @@ def _next_example(domain: str, current: str | None) -> str:
 
 def create_pair_controls(controls: Controls) -> gr.Column:
     """Build the controls in the current layout; returns the fields for names, which a custom pair has."""
-    room = free_memory(best_device())
-    sized = {entry.id: _sized(entry, room) for entry in catalog().values()}
+    free = room() / 1e9
+    sized = {entry.id: _sized(entry, free) for entry in catalog().values()}
     choices = [(sized.get(name, label), name) for name, label in pairs().items()]
     controls.build("pair", gr.Dropdown, choices=choices)
     with gr.Column(visible=False, elem_id="custom-pair") as custom:
@@ -123,11 +129,11 @@ def _create_precision(controls: Controls) -> gr.Column:
     return precision
 
 
-def _sized(entry: CatalogEntry, room: int) -> str:
-    """A pair of the catalogue in the list: its size, and whether ``room`` bytes are enough."""
-    size = f"{entry.memory_gb:.1f}" if entry.memory_gb < 10 else f"{entry.memory_gb:.0f}"
-    fits = "fits here" if entry.memory_gb * 1e9 <= room else "too large here"
-    return f"{entry.label} · {size} GB, {fits}"
+def _sized(entry: CatalogEntry, free: float) -> str:
+    """A pair of the catalogue in the list: its size, and whether so many gigabytes are enough."""
+    needed = size_here(entry)
+    fits = "fits here" if needed <= free else "too large here"
+    return f"{entry.label} · {needed:.{1 if needed < 10 else 0}f} GB, {fits}"
 
 
 def bfloat16_hint() -> str | None:

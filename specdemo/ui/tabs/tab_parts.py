@@ -24,6 +24,7 @@ from specdemo.ui.jobs.limits import limits
 from specdemo.ui.jobs.measuring import MeasureJob
 from specdemo.ui.jobs.queue import JobRunner, visitor_of
 from specdemo.ui.panel.controls import UNQUEUED, UNSEEN, Controls
+from specdemo.ui.panel.first_pair import expected
 from specdemo.ui.state.methods import needs_models, server_of
 from specdemo.ui.state.request import PanelLane, PanelRequest, whole
 from specdemo.ui.state.state import DOMAINS, OWN, PANEL, TABS, Batch, Sweep, in_page_words
@@ -226,7 +227,8 @@ def announce(
 
     def say(request: gr.Request, *sent: Any) -> list[Any]:
         found, texts = said(sent)
-        return [gr.skip() if found is None else idle(found, request.session_hash or ""), *texts]
+        shown = gr.skip() if found is None else idle(found, request.session_hash or "")
+        return [shown, expect(found), *texts]
 
     def said(sent: Sequence[Any]) -> tuple[PanelRequest | None, list[str]]:
         values = [_as_sent(component, value) for component, value in zip(read, sent, strict=False)]
@@ -237,6 +239,9 @@ def announce(
             return None, [_refused(error)] * len(notes)
         return found, ["", *(_note(start, found, not given.isdisjoint(start.more), paces) for start in starts)]
 
+    def expect(found: PanelRequest | None) -> Any:
+        return gr.skip() if found is None else expected(found.state.pair, found.prompt)
+
     # Values are taken as they are sent: while another pair changes a lane's choices, its method may not be one of
     # them, which Gradio would answer with an error.
     raw: dict[str, Any] = {**UNQUEUED, "preprocess": False}
@@ -244,8 +249,9 @@ def announce(
     look = gr.Button(visible="hidden", elem_id="panel-look")
     left = [c.blur for c in read if isinstance(c, gr.Textbox)]
     events = [look.click, *left, *(file.change for file in files)]
-    gr.on(events, say, [*read, *files], [view, *notes], trigger_mode="always_last", **raw)
-    for note, text in zip(notes, said([c.value for c in (*read, *files)])[1], strict=True):
+    gr.on(events, say, [*read, *files], [view, controls.expect, *notes], trigger_mode="always_last", **raw)
+    found, texts = said([c.value for c in (*read, *files)])
+    for note, text in zip((controls.expect, *notes), (expect(found), *texts), strict=True):
         note.value = text
 
 

@@ -40,6 +40,8 @@ let timer = 0;
 let looking = 0;
 /** The button that starts a run and was pressed before the link was read. */
 let pressedFirst = null;
+/** What follows once a link is read that was opened on the page. */
+let next = null;
 
 // ---- the query -----------------------------------------------------------------------------------------------
 
@@ -154,7 +156,8 @@ function tellLeft(names) {
 function changed(values) {
   if (!held) return; // the link has not been read yet
   // Of a text the server hears when it is left: each key would send all that was written.
-  const differs = (field, i) => field.element && field.kind !== "text" && `${held[field.name]}` !== `${values[i]}`;
+  const typed = document.activeElement?.matches("textarea, input");
+  const differs = (field, i) => field.element && !(typed && field.kind === "text") && `${held[field.name]}` !== `${values[i]}`;
   if (fields.some(differs)) looking ||= setTimeout(look, TOGETHER);
   held = byName((_, i) => values[i]);
   remember();
@@ -207,9 +210,10 @@ async function copy() {
 
 // ---- from the server -----------------------------------------------------------------------------------------
 
-/** Sets the page, as it stands, to what a link says; what it does not say stays. */
-function open(link) {
+/** Sets the page, as it stands, to what a link says, then does what follows; what the link does not say stays. */
+function open(link, then = null) {
   if (!held) return;
+  next = then;
   window.SpecDemoLinks.opened = textsOf(`#${toQuery(held).query}`, link);
   keepStill(true);
   document.getElementById("link-read").click();
@@ -248,7 +252,8 @@ function ready(said, values) {
   if (extra.view === "talk") window.SpecDemoTalk.enter();
   pressedFirst?.removeAttribute("aria-busy");
   pressedFirst?.click();
-  pressedFirst = null;
+  next?.();
+  pressedFirst = next = null;
   if (said?.page.recording && extra.recording === said.page.recording) openRecording(said.page); // unless Run was pressed first
   if (extra.autorun) document.getElementById("link-start").click();
 }

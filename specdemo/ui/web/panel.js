@@ -114,7 +114,21 @@ function used(asked) {
   dim();
 }
 
-document.addEventListener("click", (event) => { if (event.target.closest?.("#run-row .start")) showStage(); }, true);
+document.addEventListener("click", ({ target }) => {
+  const start = target.closest?.("#run-row .start");
+  if (start) showStage();
+  const offered = target.closest?.("#real-models [data-pair]");
+  if (offered) window.SpecDemoLinks.open(`#pair=${offered.dataset.pair}`, fetchChosen);
+}, true);
+
+/** The pair that was chosen is fetched, and its card, which shows how far that is, comes into view. */
+function fetchChosen() {
+  toggleSettings(true);
+  document.getElementById("load-chosen").click();
+  document.getElementById("pair").scrollIntoView({ behavior: "smooth", block: "nearest" });
+  document.querySelector("#pair input").focus({ preventScroll: true });
+}
+
 page.dataset.settings = "closed";
 
 // ---- keys ----------------------------------------------------------------------------------------------------

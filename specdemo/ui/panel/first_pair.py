@@ -1,0 +1,59 @@
+"""What to expect of the builtin pair, said under the prompt; and the way to real models."""
+
+from __future__ import annotations
+
+from html import escape
+
+from specdemo.drafters import GGUF
+from specdemo.machine import bfloat16_instructions
+from specdemo.models.memory import best_device
+from specdemo.models.request import CatalogEntry, catalog
+from specdemo.runs.store import room
+from specdemo.servers.llama_server import is_here
+
+EXPECT = "A tiny model for six kinds of task: its speed is real, its knowledge is not."
+BITS_PER_SECOND = 50e6
+MOST_OFFERED = 3
+
+
+def is_builtin(pair: str | None) -> bool:
+    """Whether a value of the pair's control is one of those that come with the app."""
+    return pair in catalog() and catalog()[pair].target.startswith("assets:")
+
+
+def expected(pair: str | None, prompt: str) -> str:
+    """A line on what to expect of a builtin pair; empty of any other."""
+    return f"<p>{EXPECT}</p>" if is_builtin(pair) else ""
+
+
+def size_here(entry: CatalogEntry) -> float:
+    """Gigabytes that a pair's weights take here: on a CPU those of 16 bit become float32 if it has none."""
+    as_it_is = is_builtin(entry.id) or GGUF in entry.parts or entry.target_quantization
+    return entry.memory_gb * (1 if as_it_is or best_device() != "cpu" or bfloat16_instructions() else 2)
+
+
+def real_pairs() -> list[CatalogEntry]:
+    """The smallest real pairs that this memory holds; on a CPU GGUF files first, which are the quickest there."""
+    free, cpu = room() / 1e9, best_device() == "cpu" and is_here()
+    fitting = (e for e in catalog().values() if e.download_gb and size_here(e) <= free)
+    found = [e for e in fitting if cpu or GGUF not in e.parts]
+    return sorted(found, key=lambda e: (GGUF not in e.parts, e.download_gb))[:MOST_OFFERED]
+
+
+def offers() -> str:
+    """A button that opens a list of them; each goes there by one press."""
+    rows = [
+        f'<button type="button" data-pair="{escape(e.id)}"><b>{escape(e.label)}</b> {_costs(e)}</button>'
+        for e in real_pairs()
+    ]
+    body = "".join(rows) or "<p>This machine has too little free memory for those of the catalogue.</p>"
+    return f"<details><summary>Try a real model</summary>{body}</details>"
+
+
+def _costs(entry: CatalogEntry) -> str:
+    minutes = entry.download_gb * 8e9 / BITS_PER_SECOND / 60
+    quickest = ", the quickest here" if GGUF in entry.parts else ""
+    return (
+        f"<small>{entry.download_gb:g} GB to download, about {minutes:.0f} min at 50 Mbit/s; takes "
+        f"{size_here(entry):.1f} GB of memory{quickest}</small>"
+    )
