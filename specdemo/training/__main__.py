@@ -18,7 +18,7 @@ from transformers import LlamaForCausalLM
 from specdemo.errors import SpecDemoError
 from specdemo.models.eagle3_head import Eagle3Head, save_head
 from specdemo.models.pair import checked_threads
-from specdemo.training.answers import check_held_out, table, write_card
+from specdemo.training.answers import check_held_out, copied, table, write_card
 from specdemo.training.drafters import new_head, train_draft, train_head
 from specdemo.training.lessons import Lessons, make_lessons
 from specdemo.training.loop import Run
@@ -75,10 +75,11 @@ def work(args: argparse.Namespace) -> None:
         print(write_card(pair, every, recipe.prompts))
         return
     if args.stage == "check":
-        sides = check_held_out(*read_target(pair, args.work), every, recipe.prompts)
+        asked = read_target(pair, args.work)
+        sides = check_held_out(*asked, every, recipe.prompts)
         for name, domain in sides["unseen"].items():
             print(f"=== {name}\n{domain.shown(recipe.samples)}")
-        print(f"{table(sides)}\n{recipe.prompts} held-out prompts of each kind, greedy")
+        print(f"{table(sides)}\n{recipe.prompts} held-out prompts of each kind, greedy; {copied(sides, asked[1])}")
         return
     trained = None if args.stage == "target" else read_target(pair)
     args.work.mkdir(parents=True, exist_ok=True)

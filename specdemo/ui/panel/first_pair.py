@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import json
+from functools import cache
 from html import escape
+
+from tokenizers import Tokenizer
 
 from specdemo.drafters import GGUF
 from specdemo.machine import bfloat16_instructions
 from specdemo.models.memory import best_device
-from specdemo.models.request import CatalogEntry, catalog
+from specdemo.models.request import ASSETS, CatalogEntry, catalog, shorten
+from specdemo.prompt import words_of
 from specdemo.runs.store import room
 from specdemo.servers.llama_server import is_here
 
 EXPECT = "A tiny model for six kinds of task: its speed is real, its knowledge is not."
 BITS_PER_SECOND = 50e6
-MOST_OFFERED = 3
+MOST_OFFERED, MOST_NAMED = 3, 6
 
 
 def is_builtin(pair: str | None) -> bool:
@@ -22,8 +27,30 @@ def is_builtin(pair: str | None) -> bool:
 
 
 def expected(pair: str | None, prompt: str) -> str:
-    """A line on what to expect of a builtin pair; empty of any other."""
-    return f"<p>{EXPECT}</p>" if is_builtin(pair) else ""
+    """What to expect of a builtin pair, and of these words; empty of any other pair."""
+    if not is_builtin(pair):
+        return ""
+    words = unfamiliar(prompt)
+    named = ", ".join(f"<b>{escape(shorten(word))}</b>" for word in words[:MOST_NAMED])
+    more = f" and {len(words) - MOST_NAMED:,} more" if len(words) > MOST_NAMED else ""
+    return f"<p>{EXPECT}{f' New to it, so easily wrong: {named}{more}.' if words else ''}</p>"
+
+
+def unfamiliar(prompt: str) -> list[str]:
+    """The words of a prompt that the target is likely to get wrong: its tokenizer cuts them into many pieces.
+
+    How many are many, its config.json says, where a check of its answers has shown that (``specdemo.training``).
+    """
+    tokenizer, many = _target()
+    pieces = {word: len(tokenizer.encode(f" {word}", add_special_tokens=False)) for word in words_of(prompt)}
+    return [word for word, count in pieces.items() if many and count >= many]
+
+
+@cache
+def _target() -> tuple[Tokenizer, int | None]:
+    folder = ASSETS / "builtin" / "target"
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    return Tokenizer.from_file(str(folder / "tokenizer.json")), config.get("unfamiliar_pieces")
 
 
 def size_here(entry: CatalogEntry) -> float:
