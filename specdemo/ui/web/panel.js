@@ -115,8 +115,7 @@ function used(asked) {
 }
 
 document.addEventListener("click", ({ target }) => {
-  const start = target.closest?.("#run-row .start");
-  if (start) showStage();
+  if (target.closest?.("#run-row .start")) showStage();
   const offered = target.closest?.("#real-models [data-pair]");
   if (offered) window.SpecDemoLinks.open(`#pair=${offered.dataset.pair}`, fetchChosen);
 }, true);
@@ -126,7 +125,7 @@ function fetchChosen() {
   toggleSettings(true);
   document.getElementById("load-chosen").click();
   document.getElementById("pair").scrollIntoView({ behavior: "smooth", block: "nearest" });
-  document.querySelector("#pair input").focus({ preventScroll: true });
+  document.querySelector(`${ROW} .on-${page.dataset.tab}`).focus({ preventScroll: true }); // what had the focus is gone
 }
 
 page.dataset.settings = "closed";
@@ -155,6 +154,7 @@ document.addEventListener("keydown", (event) => {
   event.preventDefault();
   event.stopPropagation();
   document.querySelector(`${ROW} .on-${page.dataset.tab}`).click();
+  if (target.matches("textarea")) document.getElementById("panel-look").click(); // the text was not left
 }, true);
 
 // Enter that is held down presses again and again: Run, and then the Stop that took over.
