@@ -78,9 +78,7 @@ def offers() -> str:
 
 
 def _costs(entry: CatalogEntry) -> str:
-    minutes = entry.download_gb * 8e9 / BITS_PER_SECOND / 60
-    quickest = ", the quickest here" if GGUF in entry.parts else ""
-    return (
-        f"<small>{entry.download_gb:g} GB to download, about {minutes:.0f} min at 50 Mbit/s; takes "
-        f"{size_here(entry):.1f} GB of memory{quickest}</small>"
-    )
+    minutes, size = entry.download_gb * 8e9 / BITS_PER_SECOND / 60, size_here(entry)
+    way = " By llama.cpp, the quickest way on a CPU." if GGUF in entry.parts else ""
+    fetch = f"{entry.download_gb:g} GB to download, about {minutes:.0f} min at 50 Mbit/s"
+    return f"<small>{fetch}; {size:.1f} GB of memory.{way}</small>"

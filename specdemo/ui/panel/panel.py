@@ -17,7 +17,7 @@ from specdemo.runs.prompts import by_domain
 from specdemo.runs.store import room
 from specdemo.settings import MAX_TREE_NODES, Settings
 from specdemo.ui.panel.controls import UNQUEUED, Controls, updates
-from specdemo.ui.panel.first_pair import offers, size_here
+from specdemo.ui.panel.first_pair import is_builtin, offers, size_here
 from specdemo.ui.state.couplings import BROUGHT, DRAFTER, MODE, RULE, nearest_offered
 from specdemo.ui.state.methods import FIRST_LANES, server_of, wish_of
 from specdemo.ui.state.request import OPTIONS, shown_options
@@ -103,7 +103,7 @@ def _next_example(domain: str, current: str | None) -> str:
 def create_pair_controls(controls: Controls) -> gr.Column:
     """Build the controls in the current layout; returns the fields for names, which a custom pair has."""
     free = room() / 1e9
-    sized = {entry.id: _sized(entry, free) for entry in catalog().values()}
+    sized = {entry.id: _sized(entry, free) for entry in catalog().values() if not is_builtin(entry.id)}
     choices = [(sized.get(name, label), name) for name, label in pairs().items()]
     controls.build("pair", gr.Dropdown, choices=choices)
     with gr.Column(visible=False, elem_id="custom-pair") as custom:
@@ -246,9 +246,9 @@ def create_run_row(controls: Controls) -> None:
             }
             controls.stop = gr.Button("Stop", variant="secondary", interactive=False, elem_id="stop", min_width=80)
         with gr.Row(elem_id="text-buttons"):
-            copy, talk = (
+            talk, copy = (
                 gr.Button(label, size="sm", elem_id=element, elem_classes="text-button", min_width=60)
-                for label, element in (("Copy link", "copy-link"), ("Talk view", "enter-talk"))
+                for label, element in (("Talk view", "enter-talk"), ("Copy link", "copy-link"))
             )
         controls.note = gr.HTML(value=None, padding=False, elem_id="panel-note")
     controls.stop.click(halt, None, None, js=STOPPING, **UNQUEUED)

@@ -11,7 +11,7 @@
  * @typedef {{name: string, kind: string, default: *, element: string, choices: string[], field: string}} Field
  */
 
-const { confirm, make, setText } = window.SpecDemoDom;
+const { confirm, make, setData, setText } = window.SpecDemoDom;
 const notices = window.SpecDemoNotices;
 /** `brought`: by parameter and text ("*" for any other), what further parameters begin with. */
 const { fields, brought, longest } = window.SpecDemoLinkTable;
@@ -135,6 +135,7 @@ function write() {
   timer = 0;
   if (!held) return;
   const { hash, long } = now();
+  setData(document.documentElement, "linked", hash && "yes");
   tellLeft(Object.keys(long));
   const { long: before, ...state } = history.state || {};
   if (hash === location.hash && JSON.stringify(before || {}) === JSON.stringify(long)) return;
