@@ -27,7 +27,7 @@ from specdemo.training.tasks.task import Answer, Grade, Task
 from specdemo.training.tasks.tokenizer import BOS_ID, END_ID, prompt_text
 
 GAMMA, TOKENS = 4, 96
-COPYING, MANY = ("data", "code", "edit"), 5
+COPYING, MANY = {"data", "code", "edit"}, 5
 DRAFTED_SHARE = 5
 """Acceptance is counted on one prompt of so many: every drafter answers each."""
 PARTS = {"target": "target", "draft": "draft", "head": "EAGLE-3 head"}
@@ -126,22 +126,16 @@ def table(sides: Mapping[str, Mapping[str, Checked]]) -> str:
 
 
 def copied(sides: Mapping[str, Mapping[str, Checked]], tokenizer: PreTrainedTokenizerBase) -> str:
-    """Of words that stand in a prompt and in its right answer, how many the answer has, by the pieces of the word.
-
-    Where words of so many pieces are mostly wrong, and others mostly right, that number goes into the target's
-    config.json as ``unfamiliar_pieces``: the page then names such words of a prompt.
-    """
+    """Of the words that a prompt and its right answer have, how many the answer has, by the word's pieces."""
     found: dict[int, list[bool]] = {}
-    for checked in (each for side in sides.values() for name, each in side.items() if name in COPYING):
+    for checked in (side[name] for side in sides.values() for name in side.keys() & COPYING):
         for task, answer in zip(checked.tasks, checked.answers, strict=True):
-            there, right, said = (words_of(text) for text in (task.prompt, task.answer, answer.text))
-            for word in (w for w in there if w in right):
+            right, said = words_of(task.answer), words_of(answer.text)
+            for word in (w for w in words_of(task.prompt) if w in right):
                 pieces = len(tokenizer.backend_tokenizer.encode(f" {word}", add_special_tokens=False))
                 found.setdefault(min(pieces, MANY), []).append(word in said)
-    shares = (
-        f"{n}{'+' * (n == MANY)}: {sum(h)} of {len(h)} ({sum(h) / len(h):.0%})" for n, h in sorted(found.items())
-    )
-    return f"words of the prompt that come out right, by their pieces: {', '.join(shares)}"
+    shares = (f"{n}: {sum(had)} of {len(had)} ({sum(had) / len(had):.0%})" for n, had in sorted(found.items()))
+    return f"words of the prompt that come out right, by their pieces ({MANY}: or more): {', '.join(shares)}"
 
 
 def write_card(folder: Path, domains: Mapping[str, Domain], prompts: int) -> str:

@@ -17,40 +17,36 @@ from specdemo.runs.store import room
 from specdemo.servers.llama_server import is_here
 
 EXPECT = "A tiny model for six kinds of task: its speed is real, its knowledge is not."
-BITS_PER_SECOND = 50e6
-MOST_OFFERED, MOST_NAMED = 3, 6
+TARGET = ASSETS / "builtin" / "target"
+BITS_PER_SECOND, MOST_OFFERED, MOST_NAMED = 50e6, 3, 6
 
 
-def is_builtin(pair: str | None) -> bool:
+def is_builtin(pair: str) -> bool:
     """Whether a value of the pair's control is one of those that come with the app."""
     return pair in catalog() and catalog()[pair].target.startswith("assets:")
 
 
-def expected(pair: str | None, prompt: str) -> str:
+def expected(pair: str, prompt: str) -> str:
     """What to expect of a builtin pair, and of these words; empty of any other pair."""
-    if not is_builtin(pair):
-        return ""
     words = unfamiliar(prompt)
     named = ", ".join(f"<b>{escape(shorten(word))}</b>" for word in words[:MOST_NAMED])
     more = f" and {len(words) - MOST_NAMED:,} more" if len(words) > MOST_NAMED else ""
-    return f"<p>{EXPECT}{f' New to it, so easily wrong: {named}{more}.' if words else ''}</p>"
-
-
-def unfamiliar(prompt: str) -> list[str]:
-    """The words of a prompt that the target is likely to get wrong: its tokenizer cuts them into many pieces.
-
-    How many are many, its config.json says, where a check of its answers has shown that (``specdemo.training``).
-    """
-    tokenizer, many = _target()
-    pieces = {word: len(tokenizer.encode(f" {word}", add_special_tokens=False)) for word in words_of(prompt)}
-    return [word for word, count in pieces.items() if many and count >= many]
+    new = f" New to it, so easily wrong: {named}{more}." if words else ""
+    return f"<p>{EXPECT}{new}</p>" if is_builtin(pair) else ""
 
 
 @cache
-def _target() -> tuple[Tokenizer, int | None]:
-    folder = ASSETS / "builtin" / "target"
-    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    return Tokenizer.from_file(str(folder / "tokenizer.json")), config.get("unfamiliar_pieces")
+def _tokenizer() -> tuple[Tokenizer, int | None]:
+    """The target's, and from how many pieces on its config.json calls a word unfamiliar, where a check shows that."""
+    config = json.loads((TARGET / "config.json").read_text(encoding="utf-8"))
+    return Tokenizer.from_file(str(TARGET / "tokenizer.json")), config.get("unfamiliar_pieces")
+
+
+def unfamiliar(prompt: str) -> list[str]:
+    """The words of a prompt that the builtin target is likely to get wrong, by their pieces."""
+    tokenizer, many = _tokenizer()
+    pieces = {word: len(tokenizer.encode(f" {word}", add_special_tokens=False)) for word in words_of(prompt)}
+    return [word for word, count in pieces.items() if many and count >= many]
 
 
 def size_here(entry: CatalogEntry) -> float:
@@ -62,23 +58,20 @@ def size_here(entry: CatalogEntry) -> float:
 def real_pairs() -> list[CatalogEntry]:
     """The smallest real pairs that this memory holds; on a CPU GGUF files first, which are the quickest there."""
     free, cpu = room() / 1e9, best_device() == "cpu" and is_here()
-    fitting = (e for e in catalog().values() if e.download_gb and size_here(e) <= free)
-    found = [e for e in fitting if cpu or GGUF not in e.parts]
+    fitting = [e for e in catalog().values() if e.download_gb and size_here(e) <= free]
+    found = (e for e in fitting if cpu or GGUF not in e.parts)
     return sorted(found, key=lambda e: (GGUF not in e.parts, e.download_gb))[:MOST_OFFERED]
 
 
 def offers() -> str:
-    """A button that opens a list of them; each goes there by one press."""
-    rows = [
-        f'<button type="button" data-pair="{escape(e.id)}"><b>{escape(e.label)}</b> {_costs(e)}</button>'
-        for e in real_pairs()
-    ]
+    """A list of them that opens, with what they cost; one press goes there."""
+    rows = []
+    for entry in real_pairs():
+        minutes = entry.download_gb * 8e9 / BITS_PER_SECOND / 60
+        costs = f"{entry.download_gb:g} GB to download, about {minutes:.0f} min at 50 Mbit/s; "
+        costs += f"{size_here(entry):.1f} GB of memory."
+        costs += " By llama.cpp, the quickest way on a CPU." if GGUF in entry.parts else ""
+        label = f"<b>{escape(entry.label)}</b> <small>{costs}</small>"
+        rows.append(f'<button type="button" data-pair="{entry.id}">{label}</button>')
     body = "".join(rows) or "<p>This machine has too little free memory for those of the catalogue.</p>"
     return f"<details><summary>Try a real model</summary>{body}</details>"
-
-
-def _costs(entry: CatalogEntry) -> str:
-    minutes, size = entry.download_gb * 8e9 / BITS_PER_SECOND / 60, size_here(entry)
-    way = " By llama.cpp, the quickest way on a CPU." if GGUF in entry.parts else ""
-    fetch = f"{entry.download_gb:g} GB to download, about {minutes:.0f} min at 50 Mbit/s"
-    return f"<small>{fetch}; {size:.1f} GB of memory.{way}</small>"

@@ -40,7 +40,7 @@ let timer = 0;
 let looking = 0;
 /** The button that starts a run and was pressed before the link was read. */
 let pressedFirst = null;
-/** What follows once a link is read that was opened on the page. */
+/** What follows once an opened link is read. */
 let next = null;
 
 // ---- the query -----------------------------------------------------------------------------------------------
