@@ -37,7 +37,7 @@ def expected(pair: str, prompt: str) -> str:
 
 @cache
 def _tokenizer() -> tuple[Tokenizer, int | None]:
-    """The target's, and from how many pieces on its config.json calls a word unfamiliar, where a check shows that."""
+    """The target’s, and from how many pieces on a word is unfamiliar, if its config.json says so after a check."""
     config = json.loads((TARGET / "config.json").read_text(encoding="utf-8"))
     return Tokenizer.from_file(str(TARGET / "tokenizer.json")), config.get("unfamiliar_pieces")
 
