@@ -11,7 +11,7 @@ from tokenizers import Tokenizer
 from specdemo.drafters import GGUF
 from specdemo.machine import bfloat16_instructions
 from specdemo.models.memory import best_device
-from specdemo.models.request import ASSETS, CatalogEntry, catalog, shorten
+from specdemo.models.request import ASSETS, CatalogEntry, catalog
 from specdemo.prompt import words_of
 from specdemo.runs.store import room
 from specdemo.servers.llama_server import is_here
@@ -29,7 +29,7 @@ def is_builtin(pair: str) -> bool:
 def expected(pair: str, prompt: str) -> str:
     """What to expect of a builtin pair, and of these words; empty of any other pair."""
     words = unfamiliar(prompt)
-    named = ", ".join(f"<b>{escape(shorten(word))}</b>" for word in words[:MOST_NAMED])
+    named = ", ".join(f"<b>{escape(f'{w[:20]}…' if len(w) > 20 else w)}</b>" for w in words[:MOST_NAMED])
     more = f" and {len(words) - MOST_NAMED:,} more" if len(words) > MOST_NAMED else ""
     new = f" New to it, so easily wrong: {named}{more}." if words else ""
     return f"<p>{EXPECT}{new}</p>" if is_builtin(pair) else ""
