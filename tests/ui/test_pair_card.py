@@ -6,13 +6,11 @@ from pathlib import Path
 
 import gradio as gr
 import pytest
-import torch
 from checkpoints import checkpoint
 
 import specdemo
 from specdemo.models.progress import LoadStep
 from specdemo.runs.store import PairStore
-from specdemo.ui.panel import panel
 from specdemo.ui.panel.controls import Controls
 from specdemo.ui.panel.pair_card import card, checked, loaded, working
 from specdemo.ui.panel.panel import create_pair_controls
@@ -104,15 +102,3 @@ def test_a_public_page_offers_the_catalogue_only(
     if not offered:
         with pytest.raises(specdemo.PairError, match="public page loads no other models"):
             pair_request(PairChoice(pair=CUSTOM, target="/etc"))
-
-
-@pytest.mark.parametrize(("instructions", "gpu"), [("amx", False), (None, False), ("amx", True)])
-def test_bfloat16_is_offered_where_the_cpu_multiplies_it(
-    monkeypatch: pytest.MonkeyPatch, instructions: str | None, gpu: bool
-) -> None:
-    """A GPU is the better choice."""
-    monkeypatch.setattr(panel, "bfloat16_instructions", lambda: instructions)
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: gpu)
-    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
-    hint = panel.bfloat16_hint()
-    assert ("bfloat16 with AMX" in hint) if instructions and not gpu else hint is None

@@ -10,8 +10,6 @@ from typing import Any
 
 import gradio as gr
 
-from specdemo.machine import bfloat16_instructions
-from specdemo.models.memory import best_device
 from specdemo.models.request import CatalogEntry, catalog
 from specdemo.runs.prompts import by_domain
 from specdemo.runs.store import room
@@ -124,8 +122,6 @@ def _create_precision(controls: Controls) -> gr.Column:
             with gr.Row(elem_classes="pairwise"):
                 for name in row:
                     controls.build(name, gr.Dropdown, min_width=110)
-        if hint := bfloat16_hint():
-            gr.HTML(f"<p>{hint}</p>", padding=False, elem_id="bfloat16-hint")
     return precision
 
 
@@ -134,18 +130,6 @@ def _sized(entry: CatalogEntry, free: float) -> str:
     needed = size_here(entry)
     fits = "fits here" if needed <= free else "too large here"
     return f"{entry.label} · {needed:.{1 if needed < 10 else 0}f} GB, {fits}"
-
-
-def bfloat16_hint() -> str | None:
-    """Advice to try bfloat16, on a CPU with instructions for it and without a GPU; else None."""
-    instructions = {"amx": "AMX", "avx512": "AVX-512"}.get(bfloat16_instructions() or "")
-    if instructions is None or best_device() != "cpu":
-        return None
-    return (
-        f"This CPU multiplies bfloat16 with {instructions}, which can make checking γ + 1 tokens cheaper: "
-        "compare v(γ) in <i>All figures</i>. Here auto is bfloat16 for models from 50M parameters, else float32, "
-        "which is exact."
-    )
 
 
 def create_lanes(controls: Controls) -> None:
