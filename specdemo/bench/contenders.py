@@ -59,9 +59,13 @@ def compared(slow: Sequence[Sample], fast: Sequence[Sample], whole: bool = False
     one of the two is transformers'.
     """
     speeds = [[s.whole_speed if whole else s.decode_speed for s in some] for some in (slow, fast)]
-    ratios = [f / s for s, f in zip(*speeds, strict=True) if s and f]
-    low, high = quantiles(ratios, n=4)[::2] if len(ratios) > 1 else 2 * ratios
-    return {"median": median(ratios), "low": low, "high": high}
+    return quartiles([f / s for s, f in zip(*speeds, strict=True) if s and f])
+
+
+def quartiles(values: Sequence[float]) -> dict[str, float]:
+    """The ``median``, and the middle half from ``low`` to ``high``."""
+    low, high = quantiles(values, n=4)[::2] if len(values) > 1 else [*values, *values]
+    return {"median": median(values), "low": low, "high": high}
 
 
 def spread(name: str) -> str:

@@ -47,6 +47,7 @@ HELP = {
     "context": "tokens before those that are measured",
     "corpus": "folder of the texts of held-out tasks, which are then the prompts",
     "dtypes": "float32, bfloat16 or both",
+    "folder": "of the files, which are written where they are not",
     "gamma": "tokens drafted a round",
     "gammas": "tokens drafted a round, each tried",
     "json": "write the results to this file",
@@ -57,10 +58,12 @@ HELP = {
     "repeats": "counted runs of each contender",
     "rows": "tokens of a forward",
     "seconds": "of each flood",
+    "shape": "of Qwen3, such as 0.6B",
     "sizes": "of Qwen3, such as 1.7B",
     "tuning": "first prompts of each domain, on which settings are chosen; they do not count",
     "threads": "CPU threads",
     "tokens": "new tokens of each run",
+    "types": "of the weights: float32, bfloat16, Q8_0",
 }
 
 

@@ -21,6 +21,8 @@ UBATCH = 512
 FIRST_BYTES, MOST_BYTES = 2**22, 2**28
 """Of a file, to find its header in; vocabularies take a few MB."""
 HEAD = "eagle3"
+BLOCKS = ("dflash", "dspark")
+"""Architectures that draft a block beside a target, and are not run here."""
 PART = re.compile(r"-(\d{5})-of-(\d{5})(?=\.gguf$)", re.IGNORECASE)
 PROJECTORS = re.compile(r"mmproj|imatrix", re.IGNORECASE)
 MOST_NAMED = 6
@@ -73,7 +75,8 @@ def headers_of(checkpoint: Checkpoint, names: Sequence[str], progress: LoadProgr
 
 def check_model(role: str, header: GgufHeader, name: str) -> None:
     kind = header.text("general.type")
-    if kind not in ("", "model") or not header.tokens or not header.whole("block_count"):
+    generates = header.tokens and header.whole("block_count") and header.architecture not in BLOCKS
+    if kind not in ("", "model") or not generates:
         what = kind or header.architecture or "unknown"
         raise PairError(
             f"{role}: {name} is no language model (it is {what!r:.60}); give a model that generates text."

@@ -274,12 +274,13 @@ def _from_cache(source: ModelSource, error: Exception) -> Checkpoint:
     # A repository of GGUF files need not have a configuration.
     if not (folder.is_dir() if source.file is not None else (folder / "config.json").is_file()):
         raise unreachable(source) from error
-    return Checkpoint(source, folder, _sizes_in(folder), commit=folder.name, cached=True)
+    return Checkpoint(source, folder, _sizes_in(folder, "**/*"), commit=folder.name, cached=True)
 
 
-def _sizes_in(folder: Path) -> dict[str, int]:
+def _sizes_in(folder: Path, pattern: str = "*") -> dict[str, int]:
     """Without subfolders: a model's files lie side by side, and this may be a home folder."""
-    return {path.name: path.stat().st_size for path in folder.iterdir() if path.is_file()}
+    found = (path for path in folder.glob(pattern) if path.is_file())
+    return {path.relative_to(folder).as_posix(): path.stat().st_size for path in found}
 
 
 def _refused(error: Exception) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -27,7 +26,7 @@ _writing = Lock()
 
 def can_write() -> bool:
     """Whether the builtin pair's files can be written here: a Space has not what trains it."""
-    return (ASSETS.parent / "specdemo" / "training").is_dir() and find_spec("gguf") is not None
+    return (ASSETS.parent / "specdemo" / "training").is_dir()
 
 
 def in_engine(pair: Any, settings: Settings) -> Any:
@@ -53,7 +52,7 @@ def in_engine(pair: Any, settings: Settings) -> Any:
 def _loaded(pair: ModelPair) -> GgufPair:
     """The builtin pair's files, which are written once into the cache of the hub's library."""
     if not can_write():
-        raise PairError("the builtin pair's GGUF files cannot be written here: run pip install gguf.")
+        raise PairError("the builtin pair's GGUF files cannot be written here; give them by --gguf.")
     stamp = max(int(path.stat().st_mtime) for path in BUILTIN.rglob("*.safetensors"))
     folder = Path(constants.HF_HOME) / "specdemo" / f"builtin-{stamp}"
     if not (folder / "head.gguf").exists():  # the last one that is written

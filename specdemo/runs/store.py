@@ -37,7 +37,6 @@ class Load:
         notes: remarks for the user, such as which pair was evicted.
         weights: bytes of target and draft, once they are loaded.
         place: where the weights are, for the user.
-        nbytes: that the pair takes of this process's memory.
         users: visitors who wait for the pair or run it.
         thread: that loads it; None of a pair that was in memory already.
     """
@@ -49,7 +48,6 @@ class Load:
     notes: list[str] = field(default_factory=list)
     weights: dict[str, Footprint] = field(default_factory=dict)
     place: str = "In memory"
-    nbytes: int = 0
     users: int = 0
     thread: Thread | None = None
 
@@ -57,12 +55,18 @@ class Load:
         """The pair is in memory: wake those who wait for it."""
         self.weights = pair.footprints()
         self.notes += pair.refused.values() if isinstance(pair, ModelPair) else ()
-        self.nbytes = sum(f.nbytes for f in self.weights.values())
         self.future.set_result(pair)
 
     @property
     def ready(self) -> bool:
         return self.future.done() and not self.future.cancelled() and self.future.exception() is None
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of its weights, and of those that lanes in llama.cpp beside it share."""
+        beside = getattr(self.future.result(), "gguf", None) if self.ready else None
+        every = (self.weights, beside.footprints() if isinstance(beside, GgufPair) else {})
+        return sum(f.nbytes for weights in every for f in weights.values())
 
 
 class PairStore:

@@ -24,8 +24,9 @@ from specdemo.servers.llama_server import LlamaServer, executable
 from specdemo.servers.pair import ServedPair, ServerPair, refuse
 from specdemo.settings import Settings
 
-KEPT, PUBLIC_KEPT = 4, 1
-"""Servers that are kept for the next lane; a race has at most four lanes on the page."""
+_servers: OrderedDict[tuple[str, tuple[str, ...]], LlamaServer] = OrderedDict()
+"""By their pair's key and their flags, the least recently used first."""
+_lock = RLock()
 ANSWER_SECONDS = 900.0
 """The longest wait for a token: a long prompt in a large model on a slow machine."""
 PLAIN = Settings(strategy="autoregressive")
@@ -46,6 +47,7 @@ class GgufPair(ServedPair):
         context: tokens that prompt and output of a lane have together.
         threads: of the CPU for each server; None leaves it to llama.cpp.
         mtp: whether the target's file carries an MTP head.
+        kept: how many servers, of all pairs, are kept for the next lane; on a public page one.
     """
 
     name: str
@@ -55,19 +57,23 @@ class GgufPair(ServedPair):
     context: int = 2048
     threads: int | None = None
     mtp: bool = False
+    kept: int = 4
     obeys: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        self._servers: OrderedDict[tuple[str, ...], LlamaServer] = OrderedDict()  # the least recently used first
-        self._lock = RLock()
         self.starting = 0.0  # seconds in which servers were started
         self._key = token_urlsafe(24)
-        self._closing = finalize(self, _end_all, self._servers)
+        self._closing = finalize(self, _end_all, self._key)
 
     @property
     def parts(self) -> frozenset[str]:
         """What it has besides the target: of ``specdemo.drafters.PARTS``, and ``GGUF``."""
         return frozenset(self.files) - {"target"} | {GGUF} | ({"mtp"} if self.mtp else set())
+
+    @property
+    def one_at_a_time(self) -> bool:  # type: ignore[override]
+        """On a public page, whose memory strangers share."""
+        return is_public()
 
     @property
     def device(self) -> torch.device:
@@ -122,7 +128,7 @@ class GgufPair(ServedPair):
             both = server.url, server.url, self.model_of(settings.strategy)
             yield ServerPair(*both, self._key, self.name, self.chat, timeout=ANSWER_SECONDS)
         finally:
-            with self._lock:
+            with _lock:
                 server.users -= 1
 
     def clock(self) -> float:
@@ -135,7 +141,7 @@ class GgufPair(ServedPair):
 
     def close(self) -> None:
         """End all servers; lanes that run on them break off."""
-        with self._lock:
+        with _lock:
             self._closing()
 
     def __enter__(self) -> GgufPair:
@@ -146,23 +152,26 @@ class GgufPair(ServedPair):
 
     def _server(self, flags: tuple[str, ...], check: Callable[[], object], lanes: int = 1) -> LlamaServer:
         """The server with these flags, for so many more lanes; a crashed one is started again."""
-        with self._lock:
+        with _lock:
             if not self._closing.alive:
                 raise PairError(f"{self.name} was closed; load it again.")
-            server = self._servers.get(flags)
+            key = self._key, flags
+            server = _servers.get(key)
             if server is None or not server.running:
-                idle = [key for key, other in self._servers.items() if not other.users]
-                kept = PUBLIC_KEPT if is_public() else KEPT
-                for key in idle[: max(len(self._servers) - kept + 1, 0)]:
-                    self._servers.pop(key).end()
+                idle = [other for other, found in _servers.items() if not found.users]
+                kept = 1 if self.one_at_a_time else self.kept
+                for other in idle[: max(len(_servers) - kept + 1, 0)]:
+                    _servers.pop(other).end()
                 began = time.perf_counter()
-                server = self._servers[flags] = LlamaServer(flags, check, self._key)
+                server = _servers[key] = LlamaServer(flags, check, self._key)
                 self.starting += time.perf_counter() - began
-            self._servers.move_to_end(flags)
+            _servers.move_to_end(key)
             server.users += lanes
             return server
 
 
-def _end_all(servers: OrderedDict[tuple[str, ...], LlamaServer]) -> None:
-    while servers:
-        servers.popitem()[1].end()
+def _end_all(key: str) -> None:
+    """End a pair's servers; without the lock, since garbage is collected, and the program ends, in any thread."""
+    for found in tuple(_servers):
+        if found[0] == key and (server := _servers.pop(found, None)):
+            server.end()

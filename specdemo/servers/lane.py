@@ -25,7 +25,7 @@ from specdemo.servers.engines.table import detected
 from specdemo.servers.failures import FAILURES, Malformed, Refused, explained
 from specdemo.servers.pair import ServerPair
 from specdemo.servers.request import server_of, wanted_of
-from specdemo.servers.response import Chunk
+from specdemo.servers.response import Chunk, Response
 from specdemo.servers.rounds import conclude, streamed
 from specdemo.settings import Settings
 from specdemo.trace import Trace
@@ -48,7 +48,8 @@ class ServerLane(Iterator[Round]):
         pair: the deployments; anything if the settings name a configured server.
         prompt: text, or token ids for plain completions.
         settings: of the lane; γ, drafter and acceptance rule are the server's own unless it was started for them.
-        stop: ends the waiting for a server that is started for this lane.
+        stop: ends the waiting for a server that is started for this lane; at once, or on a public page as its
+            first round is taken.
 
     Attributes:
         in_turn: set by a race in which this lane runs alone; the trace says so.
@@ -61,48 +62,56 @@ class ServerLane(Iterator[Round]):
     def __init__(
         self, pair: Any, prompt: str | Sequence[int], settings: Settings, stop: Event | None = None
     ) -> None:
-        served = server_of(pair, settings)
-        self.settings, self._obeys = settings, served.obeys
-        wanted = wanted_of(served, prompt, settings)
+        self._served = server_of(pair, settings)
+        self.settings, self._stop = settings, stop
+        self._wanted = wanted_of(self._served, prompt, settings)
         self._deployment = ExitStack()
-        self.pair: ServerPair = self._deployment.enter_context(served.deployed(settings, stop))
-        self._connection = Connection(self.pair, settings.strategy)
-        self._deployment.callback(self._connection.close)
-        try:
-            self._network_seconds = self._connection.network_seconds()
-            self._engine = detected(self._connection)(self._connection, wanted)
-            self._reader = Reader(self.pair, self._engine, self._engine.request())
-        except BaseException as error:
-            self._deployment.close()
-            if isinstance(error, FAILURES):
-                raise explained(error, self.pair, settings.strategy) from None
-            raise
+        self._reader: Reader | None = None
+        if not self._served.one_at_a_time:
+            self._open()
         self._rounds: list[Round] = []
         self._waiting: deque[Round] = deque()  # those of the rounds that were not taken yet
         self._started = self._ended = False
         self._trace: Trace | None = None
         self.in_turn = False
 
+    def _open(self) -> Reader:
+        """Wait for the deployment, and make the request."""
+        pair = self._deployment.enter_context(self._served.deployed(self.settings, self._stop))
+        connection = Connection(pair, self.settings.strategy)
+        self._deployment.callback(connection.close)
+        try:
+            seconds = connection.network_seconds()
+            engine = detected(connection)(connection, self._wanted)
+            self._reader = Reader(pair, engine, engine.request(), seconds)
+        except BaseException as error:
+            self._deployment.close()
+            if isinstance(error, FAILURES):
+                raise explained(error, pair, self.settings.strategy) from None
+            raise
+        return self._reader
+
     @property
     def shares_machine(self) -> bool:
         """Whether it takes computing time from the lanes that run here."""
-        return self.pair.shares_machine(self.settings.strategy)
+        return self._served.shares_machine(self.settings.strategy)
 
     def start(self) -> None:
         """Send the request now. Later calls do nothing."""
         if not self._started and not self._ended:
+            reader = self._reader or self._open()
             self._started = True
-            self._reader.start()
+            reader.start()
 
     @property
     def elapsed(self) -> float:
         """The lane's clock, which is the client's: seconds since the request was sent."""
-        return self._reader.elapsed
+        return self._reader.elapsed if self._reader else 0.0
 
     def wait(self, seconds: float | None) -> bool:
         """Wait so long for a round or the end; whether ``next`` would now return without waiting."""
         self.start()
-        while not self._waiting and not self._ended:
+        while self._reader and not self._waiting and not self._ended:
             try:
                 self._receive(self._reader.queue.get(timeout=seconds))
             except Empty:
@@ -139,12 +148,13 @@ class ServerLane(Iterator[Round]):
         """Break off: the connection is shut, and the thread that reads from it ends."""
         if not self._ended:
             self._waiting.clear()
-            self._connection.abort()
+            if self._reader:
+                self._reader.connection.abort()
             self._finish()
 
     def _finish(self) -> None:
         self._ended = True
-        if self._started:
+        if self._reader and self._started:
             self._reader.join(CLOSE_SECONDS)
         self._deployment.close()
 
@@ -160,22 +170,23 @@ class ServerLane(Iterator[Round]):
         return self._trace
 
     def _recorded(self) -> Trace:
-        response, rounds = self._reader.response, tuple(self._rounds)
+        reader, rounds = self._reader, tuple(self._rounds)
+        response = reader.response if reader else Response()
         counted = sum(len(r.emitted) for r in rounds) if response.counts_tokens else response.usage[1]
         record = ServerRecord(
-            name=self.pair.name,
-            model=self.pair.model_of(self.settings.strategy),
-            engine=self._engine.name,
-            chat=self._engine.wanted.chat,
+            name=self._served.name,
+            model=self._wanted.model,
+            engine=reader.engine.name if reader else "",
+            chat=self._wanted.chat,
             completion_tokens=counted,
             prompt_tokens=response.usage[0],
             token_ids=response.has_ids,
             prefill_seconds=response.prefill_seconds,
             decode_seconds=response.decode_seconds,
-            network_seconds=self._network_seconds,
-            obeyed=self._obeys,
+            network_seconds=reader.network_seconds if reader else None,
+            obeyed=self._served.obeys,
         )
-        if self._connection.aborted:
+        if reader.connection.aborted if reader else self._ended:
             record = replace(record, incomplete="it was stopped here")
         elif not self._ended:
             record = replace(record, incomplete="it has not ended yet")
@@ -187,7 +198,7 @@ class ServerLane(Iterator[Round]):
             self.settings,
             response.prompt_ids,
             rounds,
-            pair=self.pair.name,
+            pair=self._served.name,
             dtype="unknown",
             engine="server",
             server=record,
@@ -200,14 +211,17 @@ class Reader(Thread):
     Attributes:
         queue: chunks as they come; at last None, or the ServerError if not even one chunk came.
         response: what was read, of the engine; complete once the last item is in the queue.
+        network_seconds: the median time of a few empty requests; None if none succeeded.
     """
 
-    def __init__(self, pair: ServerPair, engine: Engine, request: CompletionRequest) -> None:
+    def __init__(
+        self, pair: ServerPair, engine: Engine, request: CompletionRequest, network_seconds: float | None
+    ) -> None:
         super().__init__(name=f"reader of {pair.name}", daemon=True)
         self.queue: SimpleQueue[Chunk | ServerError | None] = SimpleQueue()
-        self.response = engine.response
-        self._connection, self._settings = engine.connection, engine.wanted.settings
-        self._pair, self._engine, self._request = pair, engine, request
+        self.response, self.network_seconds = engine.response, network_seconds
+        self.engine, self.connection = engine, engine.connection
+        self._pair, self._settings, self._request = pair, engine.wanted.settings, request
         self._began: float | None = None
 
     @property
@@ -217,11 +231,11 @@ class Reader(Thread):
     def run(self) -> None:
         response, error = self.response, None
         try:
-            self._engine.begin()
+            self.engine.begin()
             self._read_stream()
-            self._engine.finish()  # no clock runs any more
+            self.engine.finish()  # no clock runs any more
         except FAILURES as failure:
-            if not self._connection.aborted:
+            if not self.connection.aborted:
                 error = explained(failure, self._pair, self._settings.strategy)
         except Exception as failure:  # whatever ends this thread, the lane that waits for it must go on
             kind = type(failure).__name__
@@ -238,7 +252,7 @@ class Reader(Thread):
         response, stream = self.response, self._open_stream()
         try:
             for event in events(stream, self._pair.timeout, seconds):
-                chunks = self._engine.read(event, self.elapsed)
+                chunks = self.engine.read(event, self.elapsed)
                 tokens += sum(len(chunk.ids or ()) for chunk in chunks)
                 characters += sum(len(chunk.text) for chunk in chunks)
                 pieces = len(response.chunks) + len(chunks)
@@ -247,8 +261,8 @@ class Reader(Thread):
                 self._give(chunks)
         finally:
             stream.close()
-            self._give(self._engine.rest())
-        if not response.finish_reason and not self._connection.aborted:
+            self._give(self.engine.rest())
+        if not response.finish_reason and not self.connection.aborted:
             raise httpx2.RemoteProtocolError("the stream ended without a reason")
         if not response.chunks:
             raise Malformed("the answer is empty")
@@ -265,7 +279,7 @@ class Reader(Thread):
             body, left_out = attempts.pop(0)
             self._began = time.perf_counter()
             try:
-                stream = self._connection.stream(self._request.path, body)
+                stream = self.connection.stream(self._request.path, body)
             except Refused as error:
                 if error.status not in REFUSED_PARAMETERS or not attempts:
                     raise

@@ -29,12 +29,14 @@ class ServedPair(ABC):
         chat: put a text prompt into the server's chat template, unless the settings say otherwise.
         stop: texts at which the server ends its output, besides its end tokens; it leaves them out.
         obeys: its servers are started with the settings of each lane, so that drafter and γ are the lane's.
+        one_at_a_time: a lane's server is there only while the lane runs.
     """
 
     name: str
     chat: bool
     stop: tuple[str, ...] = ()
     obeys: ClassVar[bool] = False
+    one_at_a_time: bool = False
 
     @abstractmethod
     def check(self, settings: Settings) -> None:
@@ -52,6 +54,10 @@ class ServedPair(ABC):
     @abstractmethod
     def model_of(self, strategy: str) -> str:
         """What a deployment calls the model."""
+
+    def shares_machine(self, strategy: str) -> bool:
+        """Whether the deployment for a strategy takes computing time from the lanes that run here."""
+        return True
 
 
 @dataclass(frozen=True)
@@ -141,7 +147,6 @@ class ServerPair(ServedPair):
         return url
 
     def shares_machine(self, strategy: str) -> bool:
-        """Whether the deployment for a strategy takes computing time from the lanes that run here."""
         return not self.own_hardware and _is_here(urlsplit(self.url_of(strategy)).hostname or "")
 
     def model_of(self, strategy: str) -> str:

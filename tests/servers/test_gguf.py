@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from threading import Event
 
+import gguf
 import psutil
 import pytest
 from hub import Hub
@@ -26,6 +27,8 @@ from specdemo.analysis.rows import Run
 from specdemo.analysis.sweep_report import SweepReport
 from specdemo.cli.main import main
 from specdemo.drafters import GGUF
+from specdemo.models.gguf import check_model
+from specdemo.models.gguf_header import GgufHeader
 from specdemo.models.progress import LoadProgress
 from specdemo.runs.record import record
 from specdemo.servers.llama_server import EXECUTABLE, LlamaServer
@@ -66,7 +69,7 @@ def test_the_card_is_read_from_the_files(pair: ModelPair, files: dict[str, Path]
     assert target.detail == f"llama · trained for {target.context:,} tokens · chat template"
     assert report.tokenizers.relation == "same"
     assert report.memory > sum(m.weights.nbytes for m in report.models)
-    assert processes() == before
+    assert processes() <= before
 
 
 def test_an_mtp_head_is_offered_where_the_header_tells_of_one(files: dict[str, Path], tmp_path: Path) -> None:
@@ -86,7 +89,7 @@ def test_an_mtp_head_is_offered_where_the_header_tells_of_one(files: dict[str, P
     assert parts_of("qwen3-gguf") == {"draft", GGUF}
     carrying = GgufPair("made", {"target": path}, {}, mtp=True)
     carrying.check(lane := Settings(drafter="mtp", gamma=3))
-    assert carrying.flags(lane)[-4:] == ("--spec-type", "draft-mtp", "--spec-draft-n-max", "3")
+    assert "--spec-type draft-mtp --spec-draft-n-max 3" in " ".join(carrying.flags(lane))
     with pytest.raises(PairError, match="did not start"):  # the pinned build takes the flags, and not these layers
         LlamaServer(carrying.flags(lane))
     with pytest.raises(SettingsError, match="needs a target with an MTP head"):
@@ -117,7 +120,7 @@ def test_broken_files_are_refused_before_anything_starts(
     before = processes()
     with pytest.raises(PairError, match=said):
         specdemo.load_pair(str(path))
-    assert processes() == before
+    assert processes() <= before
 
 
 def test_what_does_not_fit_is_refused(
@@ -138,6 +141,9 @@ def test_what_does_not_fit_is_refused(
     ):
         with pytest.raises(PairError, match=said):
             specdemo.load_pair(name)
+    block = {"general.architecture": "dflash", "dflash.block_count": 5, "tokenizer.ggml.tokens": [b"a"]}
+    with pytest.raises(PairError, match="'dflash'"):
+        check_model("draft", GgufHeader(block, 1, 4, "F32", 4), "block.gguf")
     with pytest.raises(PairError, match="leave dtype"):
         specdemo.load_pair(str(files["target"]), dtype="float32")
     monkeypatch.setenv("SPECDEMO_PUBLIC", "1")
@@ -206,7 +212,7 @@ def test_what_llama_cpp_cannot_do_is_refused(served: GgufPair, changes: dict) ->
     before = processes()
     with pytest.raises(SettingsError, match=next(reversed(changes))):
         specdemo.stream(served, PROMPT, replace(DRAFTED, **changes))
-    assert processes() == before
+    assert processes() <= before
 
 
 def test_servers_end_with_close_and_come_back_after_a_crash(files: dict[str, Path]) -> None:
@@ -223,13 +229,13 @@ def test_servers_end_with_close_and_come_back_after_a_crash(files: dict[str, Pat
     assert "broke off" in lane.trace().server.incomplete
     assert specdemo.run(found, PROMPT, PLAIN).token_ids == whole.token_ids
     found.close()
-    assert processes() == before
+    assert processes() <= before
     with pytest.raises(PairError, match="was closed"):
         specdemo.run(found, PROMPT, PLAIN)
     dropped = specdemo.load_pair(str(files["target"]))
-    assert processes() != before
+    assert processes() - before
     del dropped
-    assert processes() == before
+    assert processes() <= before
 
 
 @pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM, None], ids=str)
@@ -261,13 +267,33 @@ def test_stop_ends_what_is_starting(files: dict[str, Path]) -> None:
     with pytest.raises(LoadCancelled):
         LlamaServer(["-m", str(files["target"])], check)
     assert len(started[0]) == 1
-    assert processes() == before
+    assert processes() <= before
     found = specdemo.load_pair(str(files["target"]))
     stop.set()
     with pytest.raises(LoadCancelled):
         specdemo.stream(found, PROMPT, replace(DRAFTED, drafter="prompt_lookup"), stop)
     found.close()
-    assert processes() == before
+    assert processes() <= before
+
+
+def test_a_public_page_has_one_process_at_a_time(files: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of all pairs, while a race runs too: the server of a lane starts when the one before has ended."""
+    before = processes()
+    found, other = (GgufPair("made", {role: files[role] for role in ("target", "draft")}, {}) for _ in range(2))
+    monkeypatch.setenv("SPECDEMO_PUBLIC", "1")
+    race = specdemo.race(found, PROMPT, [PLAIN, DRAFTED, replace(DRAFTED, drafter="prompt_lookup")])
+    assert processes() <= before
+    assert [t.server.incomplete for t in race.traces()] == ["it has not ended yet"] * 3
+    assert {len(processes() - before) for _ in race} == {1}
+    assert len({tuple(t.token_ids) for t in race.traces()}) == 1
+    other.start()
+    assert len(processes() - before) == 1
+    stopped = specdemo.race(other, PROMPT, [PLAIN, DRAFTED])
+    stopped.close()
+    assert [t.server.incomplete for t in stopped.traces()] == ["it was stopped here"] * 2
+    found.close()
+    other.close()
+    assert processes() <= before
 
 
 def test_what_does_not_start_shows_the_end_of_its_log(files: dict[str, Path], tmp_path: Path) -> None:
@@ -276,7 +302,7 @@ def test_what_does_not_start_shows_the_end_of_its_log(files: dict[str, Path], tm
     before = processes()
     with pytest.raises(PairError, match=r"did not start: .*lxama"):
         specdemo.load_pair(str(path))
-    assert processes() == before
+    assert processes() <= before
 
 
 STAND_IN = """#!{python}
@@ -310,7 +336,7 @@ def test_an_executable_is_taken_first(tmp_path: Path, monkeypatch: pytest.Monkey
         end(server)
         psutil.wait_procs([own], 10)
         assert not own.is_running()
-    assert processes() == before
+    assert processes() <= before
     monkeypatch.setenv(EXECUTABLE, str(tmp_path / "none"))
     with pytest.raises(PairError, match="is no program"):
         LlamaServer([])
@@ -341,15 +367,25 @@ def test_a_file_of_the_hub_is_examined_by_its_beginning_then_fetched(
 
 
 def test_parts_of_a_split_file_come_together(hub: Hub, files: dict[str, Path], tmp_path: Path) -> None:
-    repo = tmp_path / "repo"
-    repo.mkdir()
+    """The parts are as llama.cpp splits them: all tensors but those of the first part in other files."""
+    (repo := tmp_path / "repo").mkdir()
+    reader = gguf.GGUFReader(files["target"])
+    writer = gguf.GGUFWriter(repo / "big-Q8_0.gguf", "llama", split_max_tensors=len(reader.tensors) // 2 + 1)
+    for field in [f for f in reader.fields.values() if not f.name.startswith(("GGUF.", "general.arch"))]:
+        writer.add_key_value(field.name, field.contents(), field.types[0], [*field.types[1:], None][0])
+    writer.add_license("mit")
+    for tensor in reader.tensors:
+        writer.add_tensor(tensor.name, tensor.data, raw_dtype=tensor.tensor_type)
+    for write in (writer.write_header_to_file, writer.write_kv_data_to_file, writer.write_tensors_to_file):
+        write()
+    writer.close()
     names = [f"big-Q8_0-0000{n}-of-00002.gguf" for n in (1, 2)]
-    for name in names:
-        shutil.copy(files["target"], repo / name)
     hub.add("org/big", repo)
-    for name in ("org/big:Q8_0", str(repo), str(repo / names[0])):
+    for name, licence in (("org/big:Q8_0", "apache-2.0"), (str(repo), "mit"), (str(repo / names[0]), "mit")):
         (model,) = specdemo.preflight(name).models
-        assert model.files == names
+        assert (model.files, model.licence) == (names, licence)
+    with specdemo.load_pair("org/big:Q8_0") as split, specdemo.load_pair(str(files["target"])) as whole:
+        assert specdemo.run(split, PROMPT, PLAIN).token_ids == specdemo.run(whole, PROMPT, PLAIN).token_ids
     (repo / names[1]).unlink()
     assert f"{names[1]} is missing" in specdemo.preflight(str(repo)).problems[0]
 
@@ -381,4 +417,4 @@ def test_the_command_line_races_them(files: dict[str, Path], capsys: pytest.Capt
     before = processes()
     main(["race", PROMPT, "--pair", named(files, "target", "draft"), "--gamma", "3", "--max-new-tokens", "16"])
     assert "llama.cpp" in capsys.readouterr().out
-    assert processes() == before
+    assert processes() <= before

@@ -48,6 +48,10 @@ SHOW_PAIR = """
 (pair) => [pair === "custom", !pair.startsWith("server:"), pair.startsWith("builtin")]
   .map((visible) => ({ __type__: "update", visible }))
 """
+NAME_TARGET = """
+(pair) => setTimeout(() => pair === "custom"
+  && document.querySelector("#custom-target input:placeholder-shown")?.focus(), 100)
+"""
 # Exact match needs temperature 0; a rule that stays is not set, since it may have been chosen meanwhile.
 WARM = """
 (temperature, ...rules) => rules.map((rule) => temperature && rule === "exact"
@@ -88,6 +92,7 @@ def create_panel(controls: Controls) -> None:
     pair = controls["pair"]
     pair.change(None, pair, [custom, precision, first_pair], js=SHOW_PAIR, **UNQUEUED)
     # Only what a person does triggers these couplings: a link has a value for every control.
+    pair.input(None, pair, None, js=NAME_TARGET, **UNQUEUED)
     rules = controls.named(of_lanes("acceptance"))
     temperature.input(None, [temperature, *rules], rules, js=WARM, **UNQUEUED)
 
