@@ -268,15 +268,11 @@ def saved(figures: Metrics) -> str:
     return f"Second guesses saved {figures.saved_rounds:,} of {figures.rounds:,} rounds{more}."
 
 
-def drafted_by_head(lane: Trace) -> bool:
-    """Whether an EAGLE-3 head drafted in this lane."""
-    settings = lane.settings
-    return settings.strategy == "speculative" and DRAFTERS[settings.drafter].needs == "head"
-
-
 def remarks(lane: Trace) -> list[str]:
     """Sentences on what a lane's rounds show of its drafter, or of the way to its server."""
-    of_heads = (_narrow, _unhealthy) if drafted_by_head(lane) else ()
+    settings = lane.settings
+    by_head = settings.strategy == "speculative" and DRAFTERS[settings.drafter].needs == "head"
+    of_heads = (_narrow, _unhealthy) if by_head else ()
     return [said for remark in (_far, _paused, *of_heads) if (said := remark(lane, lane.metrics()))]
 
 

@@ -68,7 +68,9 @@ def replay_parts(recording: Recording) -> tuple[str, str]:
     The page's content security policy loads nothing from outside, and allows these scripts only, by their hashes.
     """
     scripts = [*race_scripts(), START]
-    allowed = " ".join(_hash(script) for script in [plotly_js().read_text(encoding="utf-8"), *scripts])
+    texts = (plotly_js().read_text(encoding="utf-8"), *scripts)
+    hashes = (base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in texts)
+    allowed = " ".join(f"'sha256-{each}'" for each in hashes)
     policy = f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data: blob:"
     value = replay_value(recording)
     value["rounds"] = [json.loads(text) for text in value["rounds"]]
@@ -139,8 +141,3 @@ def _cell(value: Any) -> Any:
     if isinstance(value, str) and next((c for c in value if c.isprintable() and c != " "), "") in FORMULA:
         return "'" + value
     return "" if value is None else value
-
-
-def _hash(script: str) -> str:
-    digest = hashlib.sha256(script.encode()).digest()
-    return f"'sha256-{base64.b64encode(digest).decode()}'"

@@ -31,7 +31,8 @@ def lane_headers(
         quantizations: of each lane's target; mentioned if any target is quantised.
         servers: the name of each lane's server, None for a lane here; taken from the settings if not given.
     """
-    names = list(servers) if servers is not None else [_server_name(s) for s in lanes]
+    own = [(label_of(s.server) if s.server else "server") if s.engine == "server" else None for s in lanes]
+    names = own if servers is None else list(servers)
     alone = len(set(names)) == 1
     headers = [_header(s, name, alone) for s, name in zip(lanes, names, strict=True)]
     if any(s.engine == LLAMA_CPP for s in lanes):
@@ -165,12 +166,6 @@ def _header(settings: Settings, server: str | None, alone: bool) -> dict[str, An
     return {"title": title, "detail": detail, **marks}
 
 
-def _server_name(settings: Settings) -> str | None:
-    if settings.engine != "server":
-        return None
-    return label_of(settings.server) if settings.server else "server"
-
-
 def complete_header(header: dict[str, Any], trace: Trace, record: ServerRecord) -> None:
     """Add to the header of a lane what its server reported; it has ended, and has at least its first round."""
     if record.gamma and not record.obeyed:
@@ -208,9 +203,7 @@ def _milliseconds(seconds: float) -> str:
 
 
 def _notes(record: ServerRecord) -> list[str]:
-    broken = [f"Incomplete: {record.incomplete}"] if record.incomplete else []
-    return [_sentence(text) for text in (*broken, *record.notes) if text != IN_TURN]
-
-
-def _sentence(text: str) -> str:
-    return text[:1].upper() + text[1:] + ("" if text.endswith((".", "!", "?")) else ".")
+    """What was found, as sentences."""
+    found = [f"incomplete: {record.incomplete}"] if record.incomplete else []
+    found += [text for text in record.notes if text != IN_TURN]
+    return [text[:1].upper() + text[1:] + ("" if text.endswith((".", "!", "?")) else ".") for text in found]

@@ -173,15 +173,12 @@ def replay_value(recording: Recording) -> dict[str, Any]:
     }
 
 
-def _obeyed(trace: Trace) -> bool:
-    return trace.server is None or trace.server.obeyed
-
-
 def _facts(recording: Recording, titles: list[str]) -> list[list[str]]:
     """What a reader needs to repeat the run: pairs of a name and a text."""
     facts = []
     for title, trace in zip(titles, recording.traces, strict=True):
-        said = {n: v for n, v in asdict(trace.settings).items() if _obeyed(trace) or n not in OWN}
+        obeyed = trace.server is None or trace.server.obeyed
+        said = {n: v for n, v in asdict(trace.settings).items() if obeyed or n not in OWN}
         settings = ", ".join(f"{name.replace('_', ' ')} {_setting_text(value)}" for name, value in said.items())
         weights = f", {trace.quantization} weights" if trace.quantization else ""
         here = f"{trace.pair}, {trace.dtype}{weights}: {settings}"

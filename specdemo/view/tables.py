@@ -268,7 +268,7 @@ def figure_rows(traces: Sequence[Trace]) -> list[dict[str, Any]]:
 
     Costs are relative to the first plain lane of the same weights in the same place.
     """
-    rows = _rows(FIGURES, [trace.metrics(plain_of(traces, trace)) for trace in traces])
+    rows = rows_of(FIGURES, [trace.metrics(plain_of(traces, trace)) for trace in traces])
     known = [row for row in rows if any(text != NOTHING for text in row["values"])]
     if any(engine_note(trace) is not None for trace in traces):
         formula = "what ran the models' layers, and why it is not what was asked for"
@@ -276,11 +276,8 @@ def figure_rows(traces: Sequence[Trace]) -> list[dict[str, Any]]:
     return known
 
 
-def batch_figures(batches: Sequence[BatchMetrics]) -> list[dict[str, Any]]:
-    return _rows(BATCH_FIGURES, batches)
-
-
-def _rows(figures: Iterable[Column], measured: Sequence[Any]) -> list[dict[str, Any]]:
+def rows_of(figures: Iterable[Column], measured: Sequence[Any]) -> list[dict[str, Any]]:
+    """Of lanes or of batches; see ``FIGURES`` and ``BATCH_FIGURES``."""
     return [
         {"label": label, "formula": formula, "values": [read(m) for m in measured]}
         for label, formula, read in figures

@@ -47,7 +47,7 @@ UNLIKE_GENERATE = ("moshi",)
 """``generate`` gives these a cache that forgets what lies before a window, which their masks do not hide."""
 VARIANTS = {"falcon-alibi": ("falcon", {"alibi": True, "new_decoder_architecture": False})}
 PROMPTS = prompt_ids(24), prompt_ids(15)
-COUNT = 12
+COUNT = 9
 
 
 def refusal(family: str, way: str) -> str | None:

@@ -36,7 +36,7 @@ SHAPES = (
     (40, 5, "never rejected"),
 )
 """Tokens of the prompt, γ, and the draft."""
-COUNT = 60
+COUNT = 40
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -27,7 +27,7 @@ from specdemo.view.headline import GRAVITY
 from specdemo.view.lane_headers import lane_headers
 from specdemo.view.progress_text import counted
 from specdemo.view.race_value import round_texts
-from specdemo.view.tables import batch_figures
+from specdemo.view.tables import BATCH_FIGURES, rows_of
 
 STOPPED = "Stopped. What was decoded until then is shown."
 SHOWN_PROMPT = 200
@@ -112,7 +112,7 @@ class BatchJob(Job):
 
     def _ended(self, view: BatchView, batches: list[list[Trace]], stop: Event) -> JobState:
         figures = [measure_batch(batch) for batch in batches if all(t.rounds for t in batch)]
-        view.figures = batch_figures(figures)
+        view.figures = rows_of(BATCH_FIGURES, figures)
         if len(batches) < 2 or not all(t.complete for batch in batches for t in batch):
             view.phase = "stopped"
             return view.state(reason_of(stop, STOPPED))

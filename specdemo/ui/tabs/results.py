@@ -19,7 +19,6 @@ from specdemo.analysis.report import Report
 from specdemo.analysis.sweep_report import SweepReport
 from specdemo.drafters import DRAFTERS
 from specdemo.files import slug, write_whole
-from specdemo.settings import Settings
 from specdemo.ui.jobs.job import JobState
 from specdemo.ui.tabs.tab_parts import Show, Updates, state_line
 from specdemo.view.charts import (
@@ -186,11 +185,6 @@ def _create_code(prefix: str) -> tuple[dict[str, gr.Code], gr.Tabs]:
                 language: Literal["python", "shell"] = "python" if engine == "transformers" else "shell"
                 code[engine] = gr.Code(language=language, show_label=False, interactive=False, lines=3)
     return code, engines
-
-
-def create_offer() -> Offer:
-    button = gr.Button("Use γ", visible=False, size="sm", elem_id="sweep-use", min_width=120, scale=0)
-    return Offer(button, gr.State(Settings()))
 
 
 def show_measurement(status: gr.HTML, several: Sequence[Results], offer: Offer | None = None) -> Show:

@@ -19,7 +19,7 @@ from specdemo.ui.state.methods import NO_LANE, PLAIN, UNQUANTIZED, method_of, se
 from specdemo.ui.state.request import OPTIONS, PanelRequest, option_values
 from specdemo.ui.state.state import GAMMAS, LONGEST_BUDGET, METHODS, MOST_REPEATS, parameter_of
 from specdemo.ui.tabs.examples import show_example
-from specdemo.ui.tabs.results import create_offer, create_results, show_measurement
+from specdemo.ui.tabs.results import Offer, create_results, show_measurement
 from specdemo.ui.tabs.tab_parts import (
     Start,
     bounded,
@@ -85,13 +85,19 @@ def create_sweep_tab(controls: Controls, runner: JobRunner) -> Start:
             ]
         file = create_prompt_source(controls, "sweep")
         note = gr.HTML(value=None, padding=False, elem_classes="measuring-note", elem_id="sweep-drafts")
-        offer = create_offer()
+        use = gr.Button("Use γ", visible=False, size="sm", elem_id="sweep-use", min_width=120, scale=0)
+        offer = Offer(use, gr.State(Settings()))
         status = gr.HTML(value=None, padding=False, elem_id="sweep-status")
         results, advice = create_results(SweepReport), create_results(AdviceReport)
     show_example(results)
-    pair, use = controls["pair"], offer.button
+    pair = controls["pair"]
     gr.on([pair.change, view.change], _fitting, [pair, view], [lead, *numbers], **UNQUEUED)
-    view.change(_results_of, [view, advice.known], [results.area, advice.area, use], **UNQUEUED)
+
+    def answer(view: str, advised: bool) -> list[Any]:
+        """The results that answer this view's question: a sweep or its example, advice if any; no button."""
+        return [gr.update(visible=shown) for shown in (view == GAMMAS, view == METHODS and advised, False)]
+
+    view.change(answer, [view, advice.known], [results.area, advice.area, use], **UNQUEUED)
 
     show = show_measurement(status, [results, advice], offer)
     outputs = [status, *results.outputs(), *advice.outputs(), use, offer.settings]
@@ -120,11 +126,6 @@ def used(measured: Settings, *methods: str) -> list[Any]:
     said = "adapts γ" if measured.adaptive_gamma else "drafts trees" if measured.tree_nodes else None
     said = f"Lane {lane + 1} now {said or f'drafts γ = {measured.gamma}'}"
     return [gr.update(value=said, interactive=False), *shared, *chosen, *options]
-
-
-def _results_of(view: str, advised: bool) -> list[Any]:
-    """The results that answer this view's question: a sweep or its example, advice if there is any; no button."""
-    return [gr.update(visible=shown) for shown in (view == GAMMAS, view == METHODS and advised, False)]
 
 
 def _fitting(pair: str, view: str) -> list[Any]:
