@@ -13,7 +13,7 @@ from specdemo.training.drafters import new_head
 from specdemo.training.gguf import write_model
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def pair() -> specdemo.ModelPair:
     """With a head that is not trained: it says the last token again."""
     found = specdemo.load_pair("builtin", device="cpu", dtype="float32")
@@ -21,7 +21,7 @@ def pair() -> specdemo.ModelPair:
     return found
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def files(pair: specdemo.ModelPair, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """The pair as the command writes it, and its head."""
     folder = tmp_path_factory.mktemp("gguf")

@@ -175,7 +175,7 @@ def test_every_control_comes_back_from_its_link(visit: Callable[[str], Page]) ->
     wait_for_query(page, query.replace("&tab=losslessness", ""))
 
 
-@settings(max_examples=150, suppress_health_check=CHECKS, deadline=None)
+@settings(max_examples=60, suppress_health_check=CHECKS, deadline=None)
 @given(state=states())
 def test_every_state_comes_back_from_its_link(page: Page, state: dict[str, Any]) -> None:
     """The promise of a link: all controls, any text, no notice."""
