@@ -191,7 +191,7 @@ junk = st.recursive(
 )
 
 
-@settings(max_examples=150)
+@settings(max_examples=100)
 @given(st.data())
 def test_any_edit_of_a_file_is_refused_or_can_be_replayed(data: st.DataObject) -> None:
     """Guards the seam between what is accepted and what the view can show: nothing may fall between."""

@@ -29,7 +29,7 @@ CONTROLS = (gr.Dropdown, gr.Slider, gr.Number, gr.Textbox, gr.Checkbox, gr.Check
 LANES = ("plain", "draft", "none", "none")
 
 
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(
     st.dictionaries(
         st.one_of(st.sampled_from([f.name for f in parameters()]), texts),

@@ -291,7 +291,7 @@ def test_what_ran_is_remembered_by_the_browser(page: Page) -> None:
     press_run_and_wait(page)
     page.get_by_role("button", name="Forget these").click()
     expect(runs).to_have_count(1)
-    for stored in ("{", "[1]", "[null]", '[{"lanes": 3, "link": "gamma=3"}]', "{}"):
+    for stored in ("{", "[null]", '[1, {"lanes": 3, "link": "gamma=3"}]'):
         page.evaluate("text => localStorage.setItem('specdemo-runs-1', text)", stored)
         page.reload()
         wait_until_read(page)
