@@ -64,10 +64,13 @@ def test_the_first_window_has_twenty_controls_and_runs_from_the_keyboard(
     open_page: Callable[..., Page], brake: Event
 ) -> None:
     """Guards what a newcomer sees before and after the first run, Stop, Run's place, and the keys that run."""
-    page = open_page("length=24", viewport={"width": 1440, "height": 900})
+    page = open_page("", viewport={"width": 1440, "height": 900})
     expect(page.locator("#pair-card")).to_contain_text("In memory")
     seen = page.evaluate(VISIBLE, CONTROLS)
     assert len(seen) <= 20, seen
+    expect(page.locator("#copy-link")).to_be_hidden()
+    set_length(page, 24)
+    expect(page.locator("#copy-link")).to_be_visible()
     about = page.locator("[data-role=about]")
     expect(about).to_contain_text("A language model writes one token")
     aimed = page.locator("#run").bounding_box()

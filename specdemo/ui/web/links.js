@@ -135,7 +135,7 @@ function write() {
   timer = 0;
   if (!held) return;
   const { hash, long } = now();
-  setData(document.documentElement, "linked", hash && "yes");
+  setData(document.documentElement, "linked", hash ? "yes" : null);
   tellLeft(Object.keys(long));
   const { long: before, ...state } = history.state || {};
   if (hash === location.hash && JSON.stringify(before || {}) === JSON.stringify(long)) return;
