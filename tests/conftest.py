@@ -77,8 +77,8 @@ def doctored(folders: Callable[[str], tuple[Path, Path]], tmp_path: Path) -> Cal
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The page's tests first: their files take the longest, and at the end no worker is left with one of them."""
-    items.sort(key=lambda item: "tests/ui/" not in item.nodeid)
+    """The page's tests first, then the servers': these files take the longest, and no worker ends with one."""
+    items.sort(key=lambda item: ("tests/ui/" not in item.nodeid, "tests/servers/" not in item.nodeid))
 
 
 def pytest_collection_finish() -> None:
