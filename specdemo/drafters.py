@@ -6,7 +6,7 @@ How they draft stands in ``specdemo/decoding/drafters/``, one file each, and is 
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 DEFAULT_DRAFTER = "model"
@@ -26,12 +26,14 @@ class DrafterInfo:
         label: what people call it, in lower case: "draft model".
         needs: what a pair must have for it besides a target, a key of ``PARTS``; None for nothing.
         reads: the fields of ``Settings`` that only it reads; the panel shows their controls with it.
-        copies: it copies tokens from prompt and output: the page shows the prompt, the record has the places.
+        copies: it copies tokens from prompt and output, so that it may be asked before another drafter: the page
+            shows the prompt, the record has the places.
+        leads: the advisor asks it before each drafter that does not copy.
         always_drafts: it always proposes γ tokens, so that other widths need not be captured.
         trees: it drafts trees too.
         batches: it drafts for several prompts together.
         assisted: transformers' own generation drafts so too.
-        llama_cpp: the flags of llama-server with which it drafts so; None where it cannot.
+        llama_cpp: the flags of llama-server with which it drafts so, its type first; None where it cannot.
     """
 
     name: str
@@ -39,11 +41,16 @@ class DrafterInfo:
     needs: Part | None = None
     reads: tuple[str, ...] = ()
     copies: bool = False
+    leads: bool = False
     always_drafts: bool = False
     trees: bool = False
     batches: bool = False
     assisted: bool = False
     llama_cpp: str | None = None
+
+    def fits(self, parts: Collection[str]) -> bool:
+        """Whether a pair that has these ``PARTS`` besides its target can draft so."""
+        return self.needs in (None, *parts) and (GGUF not in parts or self.llama_cpp is not None)
 
 
 _ROWS = (
@@ -55,7 +62,8 @@ _ROWS = (
         trees=True,
         batches=True,
         assisted=True,
-        llama_cpp="-md {draft_gguf} --spec-type draft-simple --spec-draft-n-max {gamma}",
+        llama_cpp="--spec-type draft-simple -md {draft_gguf} "
+        "--spec-draft-n-max {gamma} --spec-draft-p-min {p_min}",
     ),
     DrafterInfo(
         "prompt_lookup",
@@ -67,6 +75,9 @@ _ROWS = (
         llama_cpp="--spec-type ngram-simple --spec-ngram-simple-size-n {lookup_ngram} "
         "--spec-ngram-simple-size-m {gamma}",
     ),
+    DrafterInfo(
+        "suffix", "suffix decoding", reads=("earlier_outputs",), copies=True, leads=True, trees=True, batches=True
+    ),
     DrafterInfo("early_exit", "early exit", reads=("exit_layer",), always_drafts=True, trees=True),
     DrafterInfo(
         "eagle3",
@@ -74,18 +85,61 @@ _ROWS = (
         "head",
         always_drafts=True,
         trees=True,
-        llama_cpp="-md {head_gguf} --spec-type draft-eagle3 --spec-draft-n-max {gamma}",
+        llama_cpp="--spec-type draft-eagle3 -md {head_gguf} --spec-draft-n-max {gamma} --spec-draft-p-min {p_min}",
     ),
     DrafterInfo(
         "mtp",
         "MTP head",
         "mtp",
         always_drafts=True,
-        llama_cpp="--spec-type draft-mtp --spec-draft-n-max {gamma}",
+        llama_cpp="--spec-type draft-mtp --spec-draft-n-max {gamma} --spec-draft-p-min {p_min}",
     ),
 )
-DRAFTERS: dict[str, DrafterInfo] = {row.name: row for row in _ROWS}
-"""All drafters by name, in the order in which lists show them."""
+
+
+class DrafterTable(dict[str, DrafterInfo]):
+    """Rows by name; two names with a comma between are two drafters in a row, whose row is made of both.
+
+    The first one copies, and drafts where it is sure enough; else the other one does.
+    """
+
+    def __contains__(self, name: object) -> bool:
+        if super().__contains__(name) or not isinstance(name, str):
+            return super().__contains__(name)
+        first, _, last = name.partition(",")
+        return first != last and all(map(super().__contains__, (first, last))) and self[first].copies
+
+    def __missing__(self, name: str) -> DrafterInfo:
+        if name not in self:
+            raise KeyError(name)
+        first, last = map(self.__getitem__, name.split(","))
+        chained = None
+        if first.llama_cpp and last.llama_cpp:
+            option, type_, flags = first.llama_cpp.split(" ", 2)
+            _, then, others = last.llama_cpp.split(" ", 2)
+            chained = f"{option} {type_},{then} {flags} {others}"
+        return replace(
+            last,
+            name=name,
+            label=f"{first.label}, else {last.label}",
+            reads=first.reads + last.reads,
+            copies=True,
+            leads=False,
+            always_drafts=False,
+            trees=first.trees and last.trees,
+            batches=first.batches and last.batches and last.copies,
+            assisted=False,
+            llama_cpp=chained,
+        )
+
+
+DRAFTERS = DrafterTable({row.name: row for row in _ROWS})
+"""All drafters by name, in the order in which lists show them; of two in a row too, which no list has."""
+
+
+def in_a_row(name: str) -> list[str]:
+    """The names of the drafters that one name stands for."""
+    return name.split(",")
 
 
 def first_choice(parts: Collection[str]) -> DrafterInfo:
@@ -95,5 +149,16 @@ def first_choice(parts: Collection[str]) -> DrafterInfo:
 
 def offered_with(parts: Collection[str]) -> list[DrafterInfo]:
     """The drafters of a pair that has these ``PARTS`` besides its target."""
-    found = [info for info in DRAFTERS.values() if info.needs is None or info.needs in parts]
-    return [info for info in found if GGUF not in parts or info.llama_cpp is not None]
+    return [info for info in DRAFTERS.values() if info.fits(parts)]
+
+
+def rows_with(parts: Collection[str]) -> list[DrafterInfo]:
+    """The drafters in a row that lists show for such a pair."""
+    firsts = [info for info in DRAFTERS.values() if (info.copies if GGUF in parts else info.leads)]
+    rows = [DRAFTERS[f"{a.name},{b.name}"] for a in firsts for b in DRAFTERS.values() if not b.copies]
+    return [row for row in rows if row.fits(parts)]
+
+
+def only_copies(name: str) -> bool:
+    """Whether no model drafts where this drafter does, or these in a row do."""
+    return all(DRAFTERS[each].copies for each in in_a_row(name))

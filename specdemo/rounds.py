@@ -83,6 +83,7 @@ class Round:
             token, that the first of them was copied from.
         residual: where rule ``sampling`` rejected a token of a chain: the likeliest in its place, and the one
             drawn. None in batches, of other engines, and in older records.
+        drafter: of several in a row the one that drafted; None of a single one.
     """
 
     index: int
@@ -97,6 +98,7 @@ class Round:
     stop: Stop | None = None
     source: int | None = None
     residual: Annotated[tuple[Candidate, ...], Field(max_length=LISTED + 1)] | None = None
+    drafter: str | None = None
 
     @property
     def is_tree(self) -> bool:

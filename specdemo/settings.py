@@ -32,6 +32,8 @@ MAX_TREE_NODES = 64
 TREE_RULES = ("exact", "sampling", "token_match")
 """Acceptance rules that know draft trees."""
 MAX_LOOKUP_NGRAM = 8
+ROW = "suffix,model"
+"""An example of drafters in a row."""
 SEEDS = 2**63  # seeds go from 0 to one less
 LEAST_TEMPERATURE = 1e-4  # logits divided by less overflow
 LEAST_PENALTY, MOST_PENALTY = 0.01, 100.0  # logits divided or multiplied by more lose the model's own order
@@ -58,6 +60,7 @@ NUMBERS = {
     "temperature": (0.0, 100.0, "0 is greedy"),
     "top_p": (0.0, 1.0, "1 keeps all tokens"),
     "repetition_penalty": (LEAST_PENALTY, MOST_PENALTY, "1 is off"),
+    "p_min": (0.0, 1.0, "0 stops no draft"),
 }
 """The settings by kind, and what each may be: its names, or the least, the most and the meaning."""
 
@@ -70,14 +73,18 @@ class Settings:
         strategy: ``autoregressive`` (target only), ``speculative``, or ``assisted``: transformers' own assisted
             generation, with its own acceptance rule.
         drafter: who proposes tokens, one of ``specdemo.drafters.DRAFTERS``: ``model`` is the pair's draft model,
-            ``prompt_lookup`` copies what followed the last tokens before, ``early_exit`` is the target's own first
-            layers, ``eagle3`` is the pair's EAGLE-3 head, ``mtp`` the MTP head that the target's files carry.
+            ``prompt_lookup`` copies what followed the last tokens before, ``suffix`` copies what followed them
+            most often, ``early_exit`` is the target's own first layers, ``eagle3`` is the pair's EAGLE-3 head,
+            ``mtp`` the MTP head that the target's files carry. Two names with a comma between are asked in a row:
+            ``suffix,model`` copies where that promises more tokens, else the draft model drafts.
         acceptance: which drafted tokens are kept. ``exact`` (temperature 0), ``sampling``, ``token_match`` and
             ``block`` are lossless; ``top_k``, ``typical`` and ``naive`` are lossy.
         gamma: drafted tokens a round, 1 to 16; of a draft tree its depth.
         tree_nodes: 0 drafts a chain; from 2 to 64, draft a tree of at most so many tokens a round, several guesses
-            a position, for a draft model, an EAGLE-3 head or early exit with the rules ``exact``, ``sampling`` and
-            ``token_match``.
+            a position, for a draft model, an EAGLE-3 head, early exit or suffix decoding with the rules ``exact``,
+            ``sampling`` and ``token_match``.
+        p_min: stop a draft where the drafter's most likely token is less likely than that, decided before a token
+            is drawn; of a copy by its estimated probability. 0 stops none.
         adaptive_gamma: choose γ anew in every round from measured costs and acceptance; ``gamma`` is the first.
             Where no draft pays, it decodes plainly for a while and tries again.
             Costs are times, so a sampled run is drawn from the same distribution but cannot be repeated by seed.
@@ -91,6 +98,7 @@ class Settings:
         seed: of the random draws; the same seed gives the same output on the same machine with
             the same number of threads.
         lookup_ngram: for ``prompt_lookup``, the longest end of the text that is looked for, in tokens.
+        earlier_outputs: for ``suffix``, copy from the earlier outputs that a run is given too.
         exit_layer: for ``early_exit``, how many of the target's layers draft; None means a third of them.
         accept_top_k: for the acceptance rule ``top_k``, how many of the target's tokens pass.
         chat: apply the tokenizer's chat template to a text prompt; None means if it has one.
@@ -109,6 +117,7 @@ class Settings:
     gamma: int = 5
     adaptive_gamma: bool = False
     tree_nodes: int = 0
+    p_min: float = 0.0
     temperature: float = 0.0
     top_k: int = 0
     top_p: float = 1.0
@@ -119,6 +128,7 @@ class Settings:
     accept_top_k: int = 10
     chat: bool | None = None
     lookup_ngram: int = 3
+    earlier_outputs: bool = True
     exit_layer: int | None = None
     engine: str = "auto"
     server: str | None = None
@@ -126,14 +136,15 @@ class Settings:
     def __post_init__(self) -> None:
         for name, known in NAMES.items():
             if not isinstance(value := getattr(self, name), str) or value not in known:
-                raise SettingsError(name, f"{quoted(value)} is not known; choose one of {', '.join(known)}.")
+                row = f", or two in a row such as {ROW!r}, whose first one copies" if name == "drafter" else ""
+                raise SettingsError(name, f"{quoted(value)} is not known; choose one of {', '.join(known)}{row}.")
         for name, (least, most, meaning) in WHOLE_NUMBERS.items():
             if name != "exit_layer" or self.exit_layer is not None:
                 number = _whole(name, getattr(self, name), least, most, meaning=f" ({meaning})")
                 object.__setattr__(self, name, number)
         for name, (low, high, meaning) in NUMBERS.items():
             self._check_number(name, low, high, meaning)
-        for name in ("adaptive_gamma", "ignore_eos", "chat"):
+        for name in ("adaptive_gamma", "ignore_eos", "earlier_outputs", "chat"):
             if not isinstance(value := getattr(self, name), bool) and not (name == "chat" and value is None):
                 known = "True, False or None" if name == "chat" else "True or False"
                 raise SettingsError(name, f"must be {known}, not {quoted(value)}.")
@@ -184,6 +195,12 @@ class Settings:
     def drafts_trees(self) -> bool:
         """Whether several guesses a position are drafted."""
         return self.strategy == "speculative" and self.tree_nodes != 0
+
+    @property
+    def copies_earlier(self) -> bool:
+        """Whether earlier outputs are read."""
+        speculative = self.strategy == "speculative"
+        return speculative and self.earlier_outputs and "earlier_outputs" in DRAFTERS[self.drafter].reads
 
     @property
     def needs(self) -> str | None:

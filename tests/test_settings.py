@@ -18,7 +18,15 @@ NAN, INF = math.nan, math.inf
 
 BAD = {
     "strategy": ("speculativ", "", None, 1),
-    "drafter": ("oracle", None),
+    "drafter": (
+        "oracle",
+        None,
+        "model,suffix",
+        "suffix,suffix",
+        "suffix,oracle",
+        "suffix,",
+        "suffix,prompt_lookup,model",
+    ),
     "acceptance": ("exactly", None),
     "gamma": (0, -1, 17, 2.5, 5.0, True, "5", NAN, INF, None, np.float64(5), np.True_),
     "temperature": (
@@ -46,6 +54,8 @@ BAD = {
     "lookup_ngram": (0, 9, 2**70, NAN),
     "chat": (0, 1, "yes", ""),
     "adaptive_gamma": (1,),
+    "earlier_outputs": (0, None),
+    "p_min": (-0.1, 1.01, NAN, "0.5", True, None),
     "server": (1, "", "not asked by the engine"),
 }
 
@@ -73,6 +83,8 @@ GOOD = {
     "accept_top_k": (1, 2**53 - 1),
     "seed": (0, 2**63 - 1),
     "chat": (True, False, None),
+    "drafter": ("suffix,model", "prompt_lookup,eagle3", "suffix,prompt_lookup"),
+    "p_min": (0, 1.0),
 }
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader
 
-from specdemo.drafters import DRAFTERS
+from specdemo.drafters import DRAFTERS, DrafterInfo, in_a_row
 from specdemo.errors import SettingsError
 from specdemo.settings import LOSSY_RULES, MAX_LOOKUP_NGRAM, Settings
 
@@ -33,6 +33,10 @@ DRAFTING = {
         '"prompt_lookup_min": 1}}',
         "sglang": "--speculative-algorithm NGRAM --speculative-num-draft-tokens {rows}",
     },
+    "suffix": {
+        "vllm": '{{"method": "suffix", "num_speculative_tokens": {gamma}, "suffix_decoding_max_cached_requests": '
+        '{earlier_outputs}, "suffix_decoding_min_token_prob": {p_min}}}',
+    },
     "early_exit": {"transformers": "assistant_early_exit={exit_layer}"},
     "eagle3": {
         "vllm": '{{"method": "eagle3", "model": {head}, "num_speculative_tokens": {gamma}}}',
@@ -47,6 +51,8 @@ DRAFTING = {
 }
 """How engines are told to draft so, by drafter; what stands in no row cannot be had there.
 llama.cpp's flags stand with the drafters."""
+VLLM_LEAST, VLLM_CACHED = 0.1, 10_000
+"""Its own least probability of suffix decoding, and outputs of requests that it copies from."""
 BUILTIN = "assets/builtin/target"
 COMMANDS = {
     "vllm": "vllm serve",
@@ -88,6 +94,15 @@ def engine_lines(
         raise SettingsError("engine", f"{engine!r:.60} is not known; choose one of {', '.join(FRAMEWORKS)}.")
     known = {**UNKNOWN, **models}
     spec = DRAFTERS[settings.drafter] if settings.strategy == "speculative" else None
+    gamma, notes = settings.gamma, list[str]()
+    if (
+        spec is not None
+        and engine == "llama.cpp"
+        and not spec.llama_cpp
+        and (nearest := _copying(spec)) is not None
+    ):
+        notes.append(f"llama.cpp has no {spec.label}; this is {nearest.label}.")
+        spec = nearest
     elsewhere = "" if spec is None else {**DRAFTING.get(spec.name, {}), "llama.cpp": spec.llama_cpp}.get(engine)
     other = "Run it plain, or advise again without this method."
     if elsewhere is None:
@@ -95,7 +110,6 @@ def engine_lines(
     drafts = spec is not None and spec.needs == "draft"
     if drafts and "draft_tokenizer" in models and engine != "transformers":
         return f"# {FRAMEWORKS[engine]} cannot draft with a tokenizer other than the target's. {other}"
-    gamma, notes = settings.gamma, []
     if spec is not None:
         if settings.adaptive_gamma or settings.tree_nodes:
             gamma = fixed_gamma or gamma
@@ -104,7 +118,9 @@ def engine_lines(
             notes.append(f"{was}; {gamma} is {about}.")
         if settings.acceptance in LOSSY_RULES:
             notes.append(f"The rule {settings.acceptance!r} is lossy and has no option here: this is lossless.")
-        unset = [name for name in spec.reads if f"{{{name}}}" not in elsewhere]
+        by_script = engine == "transformers" and elsewhere.startswith("assistant")  # which sets p_min
+        reads = spec.reads + ("p_min",) * (settings.p_min > 0 and not by_script)
+        unset = [name for name in reads if f"{{{name}}}" not in elsewhere]
         notes += [f"Measured with {name} {getattr(settings, name)}, which is not set here." for name in unset]
     for role, quantised in (weights or {}).items():
         if quantised and (role == "target" or drafts):
@@ -114,6 +130,8 @@ def engine_lines(
         "rows": gamma + 1,
         # llama.cpp drafts nothing that is shorter than what it matched.
         "lookup_ngram": min(settings.lookup_ngram, gamma if engine == "llama.cpp" else MAX_LOOKUP_NGRAM),
+        "p_min": max(settings.p_min, VLLM_LEAST if engine == "vllm" else 0.0),
+        "earlier_outputs": VLLM_CACHED if settings.earlier_outputs else 0,
         "exit_layer": settings.exit_layer or "LAYERS",
         "draft": known["draft"],
         "head": known["head"],
@@ -121,7 +139,7 @@ def engine_lines(
         "head_gguf": _gguf(known["head"]),
     }
     quote = json.dumps if engine in ("transformers", "vllm") else shlex.quote
-    words = {name: value if isinstance(value, int) else quote(value) for name, value in values.items()}
+    words = {name: value if isinstance(value, int | float) else quote(value) for name, value in values.items()}
     filled = elsewhere and elsewhere.format(**words)
     if engine == "transformers":
         names = {name: json.dumps(known[name]) for name in ("target", "draft", "draft_tokenizer") if name in known}
@@ -153,6 +171,14 @@ def synthetic_lines(engine: str, rates: Sequence[float]) -> str:
         if how and rates
         else ""
     )
+
+
+def _copying(spec: DrafterInfo) -> DrafterInfo | None:
+    """The drafter with the copies that llama.cpp has in place of those that it has not; None for any other."""
+    copier = next(info for info in DRAFTERS.values() if info.copies and info.llama_cpp)
+    names = [copier.name if DRAFTERS[name].copies else name for name in in_a_row(spec.name)]
+    nearest = DRAFTERS[",".join(dict.fromkeys(names))]
+    return nearest if nearest.llama_cpp else None
 
 
 def _gguf(name: str) -> str:

@@ -285,7 +285,9 @@ def _far(lane: Trace, figures: Metrics) -> str:
 
 def _paused(lane: Trace, figures: Metrics) -> str:
     rounds = counts_of(lane.rounds)[:-1]  # the last has room for none
-    able = lane.settings.adaptive_gamma and DRAFTERS[lane.settings.drafter].always_drafts and rounds
+    settings = lane.settings
+    always = DRAFTERS[settings.drafter].always_drafts and not settings.p_min
+    able = settings.adaptive_gamma and always and rounds
     share = sum(1 for r in rounds if not r.drafted) / len(rounds) if able and not lane.server else 0.0
     return f"Adaptive γ paused in {share:.0%} of the rounds, where no draft paid." if share >= PAUSED else ""
 

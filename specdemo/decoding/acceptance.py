@@ -350,7 +350,9 @@ def judge(
     Only here is anything asked of the device, of a chain once: on a GPU all of the round has been on its way.
     """
     if not proposal.is_chain:
-        rule = exact_path if settings.greedy else RULES_OF_TREES[settings.acceptance]
+        # Siblings that were not drawn pass as they are drawn from p: EAGLE's loop, see :func:`matching_path`.
+        drawn = RULES_OF_TREES[settings.acceptance] if proposal.q is not None else matching_path
+        rule = exact_path if settings.greedy else drawn
         return proposal.ids, rule(scores, proposal, sampler)
     drafted = proposal.tokens.to(scores.device)
     q = None if proposal.q is None else proposal.q.unsqueeze(0)

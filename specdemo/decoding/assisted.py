@@ -98,7 +98,7 @@ def _assistant_config(lane: Lane, draft: PreTrainedModel) -> GenerationConfig:
     if not lane.settings.adaptive_gamma:
         config.num_assistant_tokens = lane.settings.gamma
         config.num_assistant_tokens_schedule = "constant"
-        config.assistant_confidence_threshold = 0.0
+        config.assistant_confidence_threshold = lane.settings.p_min
     return config
 
 

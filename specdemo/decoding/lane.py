@@ -74,6 +74,7 @@ class Lane:
         budget: tokens the lane may emit in all.
         limited_by: what the budget comes from, the asked length or the models' context.
         committed: prompt and output ids.
+        earlier: outputs of before, which a drafter may copy from.
     """
 
     settings: Settings
@@ -85,6 +86,7 @@ class Lane:
     clock: LaneClock
     stop: Stop | None = None
     committed: list[int] = field(default_factory=list)
+    earlier: Sequence[Sequence[int]] = ()
 
     def __post_init__(self) -> None:
         self.committed = list(self.prompt_ids)
@@ -129,7 +131,13 @@ class Lane:
         return raw
 
 
-def new_lane(pair: ModelPair, ids: Sequence[int], settings: Settings, clock: LaneClock | None = None) -> Lane:
+def new_lane(
+    pair: ModelPair,
+    ids: Sequence[int],
+    settings: Settings,
+    clock: LaneClock | None = None,
+    earlier: Sequence[Sequence[int]] = (),
+) -> Lane:
     """A lane that has not begun; rows of a batch share a ``clock``."""
     context = pair.context_for(settings)
     space = settings.max_new_tokens if context is None else context - len(ids)
@@ -144,6 +152,7 @@ def new_lane(pair: ModelPair, ids: Sequence[int], settings: Settings, clock: Lan
         limited_by="length" if settings.max_new_tokens <= space else "context",
         sampler=Sampler(settings, pair.vocabulary, pair.device),
         clock=clock or lane_clock(pair),
+        earlier=earlier,
     )
 
 

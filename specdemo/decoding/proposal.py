@@ -94,6 +94,8 @@ class Proposal:
         q: (γ, V) the distributions the tokens were really drawn from; None if they are one-hot.
         scores: (γ, ≤V) what the distributions came from, for the record; None if there were none.
         source: where in prompt and output the tokens were copied from, if they were.
+        expected: of copied tokens how many are likely to be kept, by those copied before; None of a model's.
+        drafter: which of several in a row drafted.
         parents: (γ,) the slot that each token follows in a draft tree, see :class:`Tree`;
             None of a chain, where they are 0, 1, 2, …
         rows: (γ,) the row of ``q`` and ``scores`` that each token of a tree was taken from; siblings share one.
@@ -105,6 +107,8 @@ class Proposal:
     source: int | None = None
     parents: tuple[int, ...] | None = None
     rows: tuple[int, ...] = ()
+    expected: float | None = None
+    drafter: str | None = None
 
     @staticmethod
     def known(ids: Sequence[int], scores: torch.Tensor | None = None, source: int | None = None) -> Proposal:
@@ -142,7 +146,11 @@ NOTHING_DRAFTED = Proposal.known(())
 
 
 class Draft:
-    """The tokens a model drafts in one round, one after the other."""
+    """The tokens a model drafts in one round, one after the other.
+
+    It ends before a token whose distribution has none as likely as the sampler's ``p_min``: that is decided by q
+    and never by the token that was drawn, which would change the output's distribution.
+    """
 
     def __init__(self, sampler: Sampler, committed: Sequence[int]) -> None:
         self._sampler, self._committed = sampler, committed
@@ -150,12 +158,14 @@ class Draft:
         self._scores: list[torch.Tensor] = []
         self._q: list[torch.Tensor] = []
 
-    def take(self, logits: torch.Tensor) -> torch.Tensor:
-        """The next drafted token, (1,), from the logits (1, V) that the model gave for it."""
+    def take(self, logits: torch.Tensor) -> torch.Tensor | None:
+        """The next drafted token, (1,), from the logits (1, V) that the model gave for it; None where it ends."""
         sampler = self._sampler
         drafted = [[int(t) for t in self._tokens]] if sampler.history_dependent else ()
         # Judged, drawn and recorded on the target's device, wherever the draft runs.
         scores = sampler.scores(logits.to(sampler.device), self._committed, drafted)
+        if sampler.p_min and bool(scores.softmax(-1).max() < sampler.p_min):
+            return None
         self._scores.append(scores)
         if sampler.greedy:
             self._tokens.append(scores.argmax(-1))

@@ -118,6 +118,7 @@ class Recorder:
             stop=raw.stop,
             source=proposal.source,
             residual=residual,
+            drafter=proposal.drafter,
         )
 
     def _candidates(self, numbers: Sequence[float]) -> tuple[Candidate, ...]:

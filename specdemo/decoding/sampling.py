@@ -30,6 +30,7 @@ class Sampler:
         device: where the random draws are made.
 
     Attributes:
+        p_min: of the settings.
         draws_siblings: the acceptance rule asks for the q of siblings in a tree, which are drawn for it then; the
             other rules do not, and the likeliest tokens pass more often than drawn ones.
         sampling_key: samplers of one key give one model's logits the same scores and probabilities, but for the
@@ -37,7 +38,7 @@ class Sampler:
     """
 
     def __init__(self, settings: Settings, vocabulary: int, device: torch.device) -> None:
-        self.greedy = settings.greedy
+        self.greedy, self.p_min = settings.greedy, settings.p_min
         self.draws_siblings = settings.acceptance == "sampling" and not settings.greedy
         self.vocabulary = vocabulary
         self.device = device

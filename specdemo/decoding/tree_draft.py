@@ -116,7 +116,9 @@ def selector_for(
     sampler: Sampler, depth: int, nodes: int, beam: int | None = None
 ) -> BestFirst | WithoutReplacement:
     """Draws siblings where the acceptance rule asks for it, else takes the likeliest; see :class:`BestFirst`."""
-    return WithoutReplacement(sampler, depth, nodes) if sampler.draws_siblings else BestFirst(depth, nodes, beam)
+    if sampler.draws_siblings:
+        return WithoutReplacement(sampler, depth, nodes)
+    return BestFirst(depth, nodes, beam, sampler.p_min)
 
 
 class BestFirst:
@@ -129,18 +131,20 @@ class BestFirst:
     Args:
         depth, nodes: of the tree, at the most.
         beam: tokens of a level that go on, at the most (Li et al., arXiv 2406.16858, section 4.1).
+        p_min: nothing follows where no token is as likely as that.
     """
 
-    def __init__(self, depth: int, nodes: int, beam: int | None = None) -> None:
-        self._depth, self._nodes, self._beam = depth, nodes, beam
+    def __init__(self, depth: int, nodes: int, beam: int | None = None, p_min: float = 0.0) -> None:
+        self._depth, self._nodes, self._beam, self._p_min = depth, nodes, beam, p_min
         self._kept: list[Node] = []
 
     def extend(self, scores: torch.Tensor, parents: Sequence[Node | None], first_row: int) -> list[Node]:
         """The nodes whose followers are wanted, given the processed scores (w, V) behind each parent."""
         logs = scores.log_softmax(-1)
         best = logs.topk(min(self._nodes, logs.shape[1]))
+        unsure = best.values[:, :1].exp() < self._p_min
         before = torch.tensor([0.0 if node is None else node.score for node in parents], device=logs.device)
-        paths = (best.values + before.unsqueeze(1)).flatten()
+        paths = (best.values + before.unsqueeze(1)).masked_fill(unsure, -torch.inf).flatten()
         chosen = paths.topk(min(self._nodes, len(paths)))
         tokens = best.indices.flatten()[chosen.indices].tolist()
         values = chosen.values.tolist()
@@ -191,7 +195,7 @@ class WithoutReplacement:
         for row, parent in enumerate(parents):
             places = self._first if parent is None else parent.children
             # torch draws no more than there are; top-k or top-p may leave one token.
-            count = min(len(places), int((q[row] > 0).sum()))
+            count = 0 if q[row].max() < self._sampler.p_min else min(len(places), int((q[row] > 0).sum()))
             tokens = self._sampler.draw_apart(q[row], count, "drafter").tolist() if count else []
             for place, token in zip(places, tokens, strict=False):
                 found.append(Node(token, parent, first_row + row, place.score, place.children))

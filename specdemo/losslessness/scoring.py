@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import torch
 
-from specdemo.decoding.drafters.registry import SPECS
+from specdemo.decoding.drafters.registry import spec_of
 from specdemo.decoding.engines.eager import EagerRunner
 from specdemo.decoding.lane import new_lane
 from specdemo.decoding.sampling import Sampler
-from specdemo.drafters import DRAFTERS
+from specdemo.drafters import only_copies
 from specdemo.losslessness.sequential_test import RunEvidence
 from specdemo.models.pair import ModelPair
 from specdemo.settings import Settings
@@ -55,7 +55,7 @@ class EvidenceCollector:
 
     def __init__(self, pair: ModelPair, prompt: Sequence[int], settings: Settings) -> None:
         self._pair, self._prompt, self._settings = pair, list(prompt), settings
-        self._spec, self._copies = SPECS[settings.drafter], DRAFTERS[settings.drafter].copies
+        self._spec, self._copies = spec_of(settings.drafter), only_copies(settings.drafter)
         sampler = Sampler(settings, pair.vocabulary, pair.device)
         self._runner = EagerRunner(pair.target)
         self._target = TeacherForcing(self._runner, sampler, prompt)

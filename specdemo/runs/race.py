@@ -25,7 +25,11 @@ Pair = ModelPair | ServedPair | None
 
 
 def race(
-    pair: Pair | Sequence[Pair], prompt: Prompt, lanes: Sequence[Settings], stop: Event | None = None
+    pair: Pair | Sequence[Pair],
+    prompt: Prompt,
+    lanes: Sequence[Settings],
+    stop: Event | None = None,
+    earlier: Sequence[Sequence[int]] = (),
 ) -> Race:
     """Decode the prompt once for each settings; yields (lane, round).
 
@@ -36,6 +40,7 @@ def race(
         lanes: the settings of each.
         stop: ends the race while it waits for a server or for transformers' own decoding. Between rounds it is
             the caller who stops asking.
+        earlier: as of ``run``, for all lanes.
 
     The lane whose clock is behind goes next, for about a tenth of a second of its own time: what has been
     yielded at any moment is what as many equal machines would show at that instant. A lane on a server elsewhere
@@ -53,16 +58,21 @@ def race(
         raise SettingsError(
             "lanes", f"there are {len(lanes)}, but pairs: {len(pairs)}; give one pair for all, or one a lane."
         )
-    return Race(pairs, prompt, [checked(s) for s in lanes], stop)
+    return Race(pairs, prompt, [checked(s) for s in lanes], stop, earlier)
 
 
 class Race(Iterator[tuple[int, Round]]):
     """A race under way: an iterator of (lane, round), and at any time the lanes' traces."""
 
     def __init__(
-        self, pairs: Sequence[Pair], prompt: Prompt, lanes: Sequence[Settings], stop: Event | None = None
+        self,
+        pairs: Sequence[Pair],
+        prompt: Prompt,
+        lanes: Sequence[Settings],
+        stop: Event | None = None,
+        earlier: Sequence[Sequence[int]] = (),
     ) -> None:
-        self._lanes = [stream(p, prompt, s, stop) for p, s in zip(pairs, lanes, strict=True)]
+        self._lanes = [stream(p, prompt, s, stop, earlier) for p, s in zip(pairs, lanes, strict=True)]
         self._events = _interleave(self._lanes, stop)
 
     def __next__(self) -> tuple[int, Round]:
@@ -140,6 +150,7 @@ def repeat_race(
     lanes: Sequence[Settings],
     repeats: int = REPEATS,
     stop: Event | None = None,
+    earlier: Sequence[Sequence[int]] = (),
 ) -> Generator[tuple[float, ...]]:
     """Run a race ``repeats`` times; yields each lane's decode speed, tokens a second, after every run.
 
@@ -154,7 +165,7 @@ def repeat_race(
     """
     for number in range(1, at_least_one("repeats", repeats) + 1):
         settings = [s if s.greedy else replace(s, seed=(s.seed + number) % SEEDS) for s in lanes]
-        with closing(race(pair, prompt, settings, stop)) as racing:
+        with closing(race(pair, prompt, settings, stop, earlier)) as racing:
             for _ in racing:
                 if stop is not None and stop.is_set():
                     return

@@ -36,13 +36,20 @@ Prompt = str | Sequence[int]
 OWN_DECODING = "transformers decodes this lane itself"
 
 
-def run(pair: ModelPair | ServedPair | None, prompt: Prompt, settings: Settings | None = None) -> Trace:
+def run(
+    pair: ModelPair | ServedPair | None,
+    prompt: Prompt,
+    settings: Settings | None = None,
+    earlier: Sequence[Sequence[int]] = (),
+) -> Trace:
     """Decode one prompt to the end.
 
     Args:
         pair: the models; or their deployments, or None if the settings name a configured server.
         prompt: text, or token ids taken as they are.
         settings: of the lane.
+        earlier: token ids of earlier outputs, such as those of the turns before, which suffix decoding copies from
+            too; nothing is remembered between runs but what is given here.
 
     Raises:
         PromptError: the prompt is empty, too long or outside the vocabulary.
@@ -50,7 +57,7 @@ def run(pair: ModelPair | ServedPair | None, prompt: Prompt, settings: Settings 
         ServerError: a server cannot be asked, or fails before its first token. What arrives before a later
             failure is kept: the trace is not complete, and ``trace.server.incomplete`` says why.
     """
-    with closing(stream(pair, prompt, settings)) as lane:
+    with closing(stream(pair, prompt, settings, earlier=earlier)) as lane:
         for _ in lane:
             pass
         return lane.trace()
@@ -61,6 +68,7 @@ def stream(
     prompt: Prompt,
     settings: Settings | None = None,
     stop: Event | None = None,
+    earlier: Sequence[Sequence[int]] = (),
 ) -> LocalLane | ServerLane:
     """The same run a round at a time. Closing the iterator frees its caches, or breaks off a server's answer.
 
@@ -79,7 +87,7 @@ def stream(
 
         return ServerLane(pair, prompt, settings, stop)
     pair = models_here(pair)
-    return LocalLane(pair, encode(pair, prompt, settings.chat, [settings]), settings, stop)
+    return LocalLane(pair, encode(pair, prompt, settings.chat, [settings]), settings, stop, earlier)
 
 
 def checked(settings: Settings | None) -> Settings:
@@ -127,7 +135,14 @@ class LocalLane(Iterator[Round]):
         SettingsError: the settings ask for what this pair does not have.
     """
 
-    def __init__(self, pair: ModelPair, ids: Sequence[int], settings: Settings, stop: Event | None = None) -> None:
+    def __init__(
+        self,
+        pair: ModelPair,
+        ids: Sequence[int],
+        settings: Settings,
+        stop: Event | None = None,
+        earlier: Sequence[Sequence[int]] = (),
+    ) -> None:
         if settings.strategy != "autoregressive":
             check_drafter(pair, settings)
         self._record = LaneRecord(pair, ids, settings)
@@ -136,7 +151,7 @@ class LocalLane(Iterator[Round]):
         self._engine = ""
         with decoding_threads(pair):
             warm_up(pair, settings.engine)
-            self._steps: Any = self._open(pair, new_lane(pair, ids, settings), stop)
+            self._steps: Any = self._open(pair, new_lane(pair, ids, settings, earlier=earlier), stop)
 
     def __next__(self) -> Round:
         with decoding_threads(self._record.pair):

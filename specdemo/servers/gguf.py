@@ -110,6 +110,7 @@ class GgufPair(ServedPair):
         drafting = DRAFTERS[settings.drafter].llama_cpp if settings.strategy == "speculative" else None
         values = {
             "gamma": settings.gamma,
+            "p_min": settings.p_min,
             "lookup_ngram": min(settings.lookup_ngram, settings.gamma),  # llama.cpp drafts no less than it matched
             **{f"{role}_gguf": path for role, path in self.files.items()},
         }

@@ -228,8 +228,9 @@ def _in_this_process(flags: Sequence[str]) -> Any:
     if key := os.environ.get(KEY):
         params.api_keys = [key]
     params.hostnames, params.endpoint_metrics, params.warmup = [args.host], args.metrics, not args.no_warmup
-    kind, draft = args.spec_type.upper().replace("-", "_"), params.speculative.draft
-    params.speculative.types = [getattr(xllamacpp.common_speculative_type, f"COMMON_SPECULATIVE_TYPE_{kind}")]
+    kinds, draft = args.spec_type.upper().replace("-", "_").split(","), params.speculative.draft
+    types = xllamacpp.common_speculative_type
+    params.speculative.types = [getattr(types, f"COMMON_SPECULATIVE_TYPE_{kind}") for kind in kinds]
     if args.threads:
         for threads in (params.cpuparams, params.cpuparams_batch, draft.cpuparams, draft.cpuparams_batch):
             threads.n_threads = args.threads

@@ -130,6 +130,7 @@ class ServerPair(ServedPair):
             ("drafter", drafts and settings.drafter != "model", "a server drafts as it was started; take 'model'"),
             ("adaptive_gamma", drafts and settings.adaptive_gamma, "a server chooses its own γ; switch it off"),
             ("tree_nodes", drafts and settings.drafts_trees, "a server drafts as it was started; set 0"),
+            ("p_min", drafts and settings.p_min > 0, "a server drafts as it was started; set 0"),
         )
         self.url_of(settings.strategy)
 

@@ -226,6 +226,9 @@ def _event(lane: int, round_: Round) -> dict[str, Any]:
         return _stated({**known, "branch": id(token) not in read, "untested": untested(token)})
 
     fields = {name: getattr(round_, name) for name in ROUND_FIELDS}
+    if round_.drafter is not None and round_.drafter in DRAFTERS:  # it comes from a file, perhaps
+        info = DRAFTERS[round_.drafter]
+        fields |= {"drafter": info.label, "copied": info.copies}
     tree = {"tree": True, "first_guesses": round_.first_guesses} if round_.is_tree else {}
     marks = {"streamed": any(t.kind == "streamed" for t in output), "pieces": any(t.id is None for t in output)}
     tokens = [described(t) for t in round_.tokens]

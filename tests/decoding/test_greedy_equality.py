@@ -26,9 +26,12 @@ import specdemo
 from specdemo import ModelPair, Settings
 from specdemo.drafters import DRAFTERS
 
+ROWS = [f"suffix,{name}" for name in DRAFTERS if name != "suffix"]
 WAYS = [
     {"strategy": "autoregressive"},
-    *({"drafter": drafter} for drafter in DRAFTERS),
+    *({"drafter": drafter} for drafter in [*DRAFTERS, *ROWS]),
+    *({"drafter": name, "p_min": 0.1, "tree_nodes": nodes} for name in ("model", "suffix") for nodes in (0, 24)),
+    {"drafter": "suffix,eagle3", "p_min": 0.03, "tree_nodes": 12},
     *({"drafter": name, "tree_nodes": nodes} for name, s in DRAFTERS.items() if s.trees for nodes in (3, 24)),
     *({"strategy": "assisted", "drafter": drafter} for drafter in ("model", "prompt_lookup")),
 ]
@@ -47,7 +50,7 @@ def expected_ids(family: str, length: int) -> list[int]:
         pytest.param(family, way, id="-".join(map(str, (family, *way.values()))))
         for family in ("llama", "qwen3", "gpt_neox", "gemma3")
         for way in WAYS
-        if family in MTP_FAMILIES or way.get("drafter") != "mtp"
+        if family in MTP_FAMILIES or "mtp" not in way.get("drafter", "")
     ],
 )
 def test_every_way_to_decode_equals_generate(family: str, way: dict[str, object]) -> None:

@@ -71,10 +71,12 @@ class BatchModelDrafter(BatchDrafter):
         feeds: Sequence[Sequence[int]] | torch.Tensor
         feeds = [row.committed[held:] for row, held in zip(rows, self._runner.lengths, strict=True)]
         nothing = torch.zeros(1, dtype=torch.long, device=rows[0].sampler.device)
-        for step in range(max(gammas)):
+        left = list(gammas)  # tokens that each row may still draft
+        while any(left):
             logits = self._runner.forward(feeds, last=True).split(1)
-            taken = zip(drafts, logits, gammas, strict=True)
-            feeds = torch.stack([draft.take(row) if step < gamma else nothing for draft, row, gamma in taken])
+            taken = [draft.take(row) if n else None for draft, row, n in zip(drafts, logits, left, strict=True)]
+            left = [0 if token is None else n - 1 for token, n in zip(taken, left, strict=True)]
+            feeds = torch.stack([nothing if token is None else token for token in taken])
         return [draft.proposal() for draft in drafts]
 
     def commit(self, rows: Sequence[Lane]) -> None:

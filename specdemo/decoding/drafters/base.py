@@ -88,6 +88,8 @@ class SteppingDrafter(Drafter):
         draft = Draft(self._sampler, committed)
         token = draft.take(self._begin(committed))
         for _ in range(gamma - 1):
+            if token is None:
+                break
             token = draft.take(self._step(token))
         return draft.proposal()
 

@@ -35,6 +35,7 @@ class ReencodingDrafter(Drafter):
         runner: of the draft.
         target_tokenizer, draft_tokenizer: both must give back the text they encode, see ``gives_back``.
         longest: tokens the draft can read, None for no limit.
+        p_min: of the settings; it stops what the draft writes.
     """
 
     def __init__(
@@ -43,8 +44,9 @@ class ReencodingDrafter(Drafter):
         target_tokenizer: PreTrainedTokenizerBase,
         draft_tokenizer: PreTrainedTokenizerBase,
         longest: int | None,
+        p_min: float = 0.0,
     ) -> None:
-        self._runner, self._longest = runner, longest
+        self._runner, self._longest, self._p_min = runner, longest, p_min
         self._target_tokenizer, self._draft_tokenizer = target_tokenizer, draft_tokenizer
         self._cached: list[int] = []
         self._ends = set(draft_tokenizer.all_special_ids)
@@ -83,10 +85,12 @@ class ReencodingDrafter(Drafter):
         return Proposal.known(self._encode_after(committed, new)[:gamma]) if new else NOTHING_DRAFTED
 
     def _write(self, begun: list[int], gamma: int) -> list[int]:
-        """Up to γ tokens of the draft's own after ``begun``, until it would end the text."""
+        """Up to γ tokens of the draft's own after ``begun``, until it would end the text or is not sure."""
         written: list[int] = []
         logits = self._feed(begun)
         while (token := int(logits.argmax(-1))) not in self._ends:
+            if self._p_min and logits.softmax(-1).max() < self._p_min:
+                break
             written.append(token)
             if len(written) == gamma:
                 break
@@ -126,7 +130,8 @@ def open_reencoding(pair: ModelPair, lane: Lane) -> ReencodingDrafter:
     assert pair.draft_tokenizer is not None
     assert pair.tokenizer is not None
     runner = open_stepwise(pair.draft, lane, "its tokenizer is another")
-    drafter = ReencodingDrafter(runner, pair.tokenizer, pair.draft_tokenizer, context_of(pair.draft))
+    longest, p_min = context_of(pair.draft), lane.settings.p_min
+    drafter = ReencodingDrafter(runner, pair.tokenizer, pair.draft_tokenizer, longest, p_min)
     drafter.check_prompt(lane.prompt_ids)
     return drafter
 

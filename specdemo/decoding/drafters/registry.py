@@ -6,24 +6,32 @@ from collections.abc import Sequence
 from functools import partial
 
 from specdemo.decoding.batch.loop import BatchDrafter
-from specdemo.decoding.drafters import early_exit, head, model, prompt_lookup
+from specdemo.decoding.drafters import copying, early_exit, head, model
 from specdemo.decoding.drafters.base import Drafter, DrafterSpec
+from specdemo.decoding.drafters.row import row_of
 from specdemo.decoding.engines.base import Runner
 from specdemo.decoding.lane import Lane
 from specdemo.decoding.trials import check_trees, once
-from specdemo.drafters import DRAFTERS, PARTS, DrafterInfo, offered_with
+from specdemo.drafters import DRAFTERS, PARTS, DrafterInfo, in_a_row, offered_with
 from specdemo.errors import SettingsError
 from specdemo.models.pair import ModelPair
 from specdemo.settings import Settings
 
 SPECS: dict[str, DrafterSpec] = {
     "model": model.SPEC,
-    "prompt_lookup": prompt_lookup.SPEC,
+    "prompt_lookup": copying.LOOKUP,
+    "suffix": copying.SUFFIX,
     "early_exit": early_exit.SPEC,
     "eagle3": head.EAGLE3,
     "mtp": head.MTP,
 }
-"""By ``Settings.drafter``."""
+"""By name."""
+
+
+def spec_of(name: str) -> DrafterSpec:
+    """By ``Settings.drafter``, which may name two in a row."""
+    names = in_a_row(name)
+    return SPECS[name] if len(names) == 1 else row_of(names, *(SPECS[each] for each in names))
 
 
 def register(info: DrafterInfo, spec: DrafterSpec) -> None:
@@ -45,7 +53,7 @@ def check_drafter(pair: ModelPair, settings: Settings) -> None:
         lacks = f"{info.name!r} needs {PARTS[info.needs]}, and this pair has none"
         reason = pair.refused.get(info.needs, "")
         raise SettingsError("drafter", f"{lacks}{reason and f' ({reason})'}; choose {others}.")
-    SPECS[info.name].check(pair, settings)
+    spec_of(info.name).check(pair, settings)
     models = pair.models if info.needs == "draft" else [pair.target]
     if settings.strategy == "assisted" and (names := [type(m).__name__ for m in models if m._is_stateful]):
         raise SettingsError(
@@ -69,16 +77,16 @@ def check_drafter(pair: ModelPair, settings: Settings) -> None:
 
 def open_drafter(pair: ModelPair, target: Runner, lane: Lane) -> Drafter:
     """A fresh drafter for one lane, after :func:`check_drafter`."""
-    return SPECS[lane.settings.drafter].open(pair, target, lane)
+    return spec_of(lane.settings.drafter).open(pair, target, lane)
 
 
 def open_batch_drafter(pair: ModelPair, rows: Sequence[Lane]) -> BatchDrafter:
     """The same for all rows of a batch, whose drafter has one."""
-    opener = SPECS[rows[0].settings.drafter].open_batch
+    opener = spec_of(rows[0].settings.drafter).open_batch
     assert opener is not None, "its row says that it has no batches"
     return opener(pair, rows)
 
 
 def aux_layers_for(pair: ModelPair, settings: Settings) -> tuple[int, ...]:
     """The target's layers whose input this lane's drafter observes."""
-    return SPECS[settings.drafter].aux_layers(pair) if settings.strategy == "speculative" else ()
+    return spec_of(settings.drafter).aux_layers(pair) if settings.strategy == "speculative" else ()

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 ADAPTIVE_COUNTS = (1, 2, 3, 5, 9, MAX_GAMMA + 1)
-"""Of how many tokens verifies are captured where γ changes: what lies between is filled up."""
+"""Of how many tokens verifies are captured where drafts differ in length: what lies between is filled up."""
 STEP_COUNTS = (1, 2)
 """What a draft model is fed step by step: the last token, or two where all of a draft was kept."""
 DRAFT_PREFIX = 2
@@ -119,10 +119,11 @@ def _prepared(runner: Runner, lane: Lane) -> Runner:
 def _captured_draft(runner: Runner, lane: Lane, prefix: int) -> CapturedDraft | None:
     """All steps of a draft at once, where that can be captured.
 
-    Not where γ changes, where scores depend on the tokens before, or where tokens are drawn on another device.
+    Not where γ changes or a draft may end early, where scores depend on the tokens before, or where tokens are
+    drawn on another device.
     """
     settings, sampler = lane.settings, lane.sampler
-    if settings.adaptive_gamma or sampler.history_dependent:
+    if settings.adaptive_gamma or settings.p_min or sampler.history_dependent:
         return None
     if not isinstance(runner, GraphRunner) or runner.device != sampler.device:
         return None
@@ -142,4 +143,6 @@ def _verify_counts(settings: Settings) -> Sequence[int]:
     if settings.adaptive_gamma:
         return ADAPTIVE_COUNTS
     verify = settings.gamma + 1
-    return (verify,) if DRAFTERS[settings.drafter].always_drafts else (1, verify)
+    if DRAFTERS[settings.drafter].always_drafts and not settings.p_min:
+        return (verify,)
+    return (*(count for count in ADAPTIVE_COUNTS if count < verify), verify)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from threading import Event, Lock
 from typing import Any
 
-from specdemo.drafters import DRAFTERS
+from specdemo.drafters import only_copies
 from specdemo.errors import SpecDemoError
 from specdemo.models.failures import out_of_memory
 from specdemo.models.pair import ModelPair
@@ -162,7 +162,7 @@ def decode_seconds(settings: Settings) -> float:
         return 0.0
     if settings.strategy == "autoregressive":
         return settings.max_new_tokens * STEP_SECONDS
-    steps = 0 if DRAFTERS[settings.drafter].copies else settings.gamma  # copying takes no time on a GPU
+    steps = 0 if only_copies(settings.drafter) else settings.gamma  # copying takes no time on a GPU
     return settings.max_new_tokens / TOKENS_A_ROUND * STEP_SECONDS * (1 + DRAFT_SHARE * steps)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from concurrent.futures import Executor
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from threading import Event
 from typing import Any
 
@@ -50,10 +50,11 @@ def race_value(state: JobState) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class RaceJob(Job):
-    """One prompt decoded by several lanes side by side."""
+    """One prompt decoded by several lanes side by side; ``earlier`` as of :func:`specdemo.race`."""
 
     prompt: str
     lanes: tuple[LaneRequest, ...]
+    earlier: tuple[tuple[int, ...], ...] = field(default=(), kw_only=True)
 
     kind = "race"
     noun = "run"
@@ -62,6 +63,14 @@ class RaceJob(Job):
     @property
     def pairs(self) -> Sequence[PairRequest | None]:
         return [lane.pair for lane in self.lanes]
+
+    def after(self, runs: Sequence[Recording]) -> RaceJob:
+        """The race after these runs of its visitor, whose outputs may be copied: those of its pair, and of other
+        prompts, since the output of its own is the answer.
+        """
+        names = {pair.name for pair in self.pairs if pair}
+        traces = [t for run in runs if run.prompt != self.prompt for t in run.traces if t.pair in names]
+        return replace(self, earlier=tuple(dict.fromkeys(tuple(t.token_ids) for t in traces if not t.server)))
 
     @property
     def work(self) -> Sequence[Work]:
@@ -76,7 +85,7 @@ class RaceJob(Job):
         view, settings = self._view(), [lane.settings for lane in self.lanes]
         here = next((pair for pair in pairs if isinstance(pair, ModelPair)), None)  # the first that runs here
         left = [s.max_new_tokens for s in settings]  # tokens that each lane may still emit
-        with closing(in_thread(thread, race, pairs, self.prompt, settings, stop)) as racing:
+        with closing(in_thread(thread, race, pairs, self.prompt, settings, stop, self.earlier)) as racing:
             view.question = question(self.prompt, settings, self._places(here, pairs))
             if here is not None:
                 view.show_prompt(settings, pieces(here, racing.prompt_ids))
@@ -149,7 +158,7 @@ class RepeatJob(RaceJob):
         """As :meth:`Job.states`; each task of the thread is one run."""
         done: tuple[tuple[float, ...], ...] = ()
         settings = [lane.settings for lane in self.lanes]
-        with closing(repeat_race(pairs, self.prompt, settings, self.repeats, stop)) as runs:
+        with closing(repeat_race(pairs, self.prompt, settings, self.repeats, stop, self.earlier)) as runs:
             while True:
                 text = f"Repeating: run {min(len(done) + 1, self.repeats)} of {self.repeats}…"
                 yield JobState("running", text, len(done) / self.repeats, Repeats(self.run, done))
@@ -174,7 +183,7 @@ def race_job(prompt: str, lanes: Sequence[LaneRequest]) -> RaceJob:
 
 def repeat_job(race: RaceJob, run: str) -> RepeatJob:
     """The race again, within the limits; ``run`` names it in the race view. Raises what :func:`race_job` does."""
-    job = RepeatJob(race.prompt, race.lanes, run)
+    job = RepeatJob(race.prompt, race.lanes, run, earlier=race.earlier)
     check_runs(len(job.lanes) * job.repeats)
     return job
 

@@ -77,6 +77,12 @@ class SessionRecordings:
         kept = self._kept.get((session, self._current.get(session, 0)))
         return pickle.loads(zlib.decompress(kept.packed)) if kept is not None else None
 
+    def runs(self, session: str) -> list[Recording]:
+        """What they ran and is still kept, the latest last."""
+        with self._lock:
+            packed = [self._kept[session, number].packed for number in self._runs(session)]
+        return [pickle.loads(zlib.decompress(each)) for each in packed]
+
     def history(self, session: str) -> list[dict[str, Any]]:
         """What they ran and is still kept, the latest first: each one's number and what is said of it."""
         with self._lock:

@@ -35,6 +35,8 @@ MORE: tuple[Row, ...] = (
     ("lane-gamma", "adaptive_gamma", gr.Checkbox, {"container": False}),
     ("lane-gamma", "tree_nodes", gr.Dropdown, {"choices": TREES, "info": TYPED, "allow_custom_value": True}),
     ("lane-how", "acceptance", gr.Dropdown, {}),
+    ("lane-how", "p_min", gr.Slider, {"step": 0.05}),
+    ("lane-how", "earlier_outputs", gr.Checkbox, {"container": False}),
     ("lane-how", "accept_top_k", gr.Number, {"precision": 0}),
     ("lane-how", "lookup_ngram", gr.Slider, {}),
     ("lane-how", "exit_layer", gr.Number, {"precision": 0}),

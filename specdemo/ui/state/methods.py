@@ -9,7 +9,17 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from specdemo.drafters import DEFAULT_DRAFTER, DRAFTERS, GGUF, PARTS, DrafterInfo, first_choice, offered_with
+from specdemo.drafters import (
+    DEFAULT_DRAFTER,
+    DRAFTERS,
+    GGUF,
+    PARTS,
+    DrafterInfo,
+    first_choice,
+    in_a_row,
+    offered_with,
+    rows_with,
+)
 from specdemo.servers.catalog import label_of, offered
 from specdemo.settings import LLAMA_CPP
 
@@ -33,7 +43,7 @@ def method_of(drafter: str, strategy: str = "speculative") -> str:
     """The name of the method that drafts so."""
     if strategy == "assisted":
         return "assisted" if drafter == DEFAULT_DRAFTER else f"assisted_{LINK_NAMES.get(drafter, drafter)}"
-    return LINK_NAMES.get(drafter, drafter)
+    return ",".join(LINK_NAMES.get(name, name) for name in in_a_row(drafter))
 
 
 FIRST_LANES = (PLAIN, method_of(first_choice(PARTS).name), NO_LANE, NO_LANE)
@@ -70,15 +80,16 @@ class Method:
 def local_methods() -> dict[str, Method]:
     """The methods of this machine by name, in the order of lists: plain, ours by drafter, transformers'."""
     assisted = [info for info in DRAFTERS.values() if info.assisted]
+    drafters = [*DRAFTERS.values(), *rows_with(PARTS)]
     methods = (
         Method(PLAIN, "Plain: the target alone", "autoregressive"),
         Method(UNQUANTIZED, "Plain: unquantised target", "autoregressive"),
-        *(Method(method_of(i.name), f"Speculative: {i.label}", "speculative", i) for i in DRAFTERS.values()),
+        *(Method(method_of(i.name), f"Speculative: {i.label}", "speculative", i) for i in drafters),
         *(Method(method_of(i.name, "assisted"), f"transformers: {i.label}", "assisted", i) for i in assisted),
     )
-    drafting = [i for i in DRAFTERS.values() if i.llama_cpp and i.needs != "mtp"]
+    drafts = {"draft", "head", GGUF}  # an MTP head is not written into the files of a pair
     beside = [Method(f"{BESIDE}plain", "llama.cpp: plain", "autoregressive", engine=LLAMA_CPP)]
-    for i in drafting:
+    for i in (*offered_with(drafts), *rows_with(drafts)):
         name = f"{BESIDE}{method_of(i.name)}"
         beside.append(Method(name, f"llama.cpp: {i.label}", "speculative", i, engine=LLAMA_CPP))
     return {method.name: method for method in (*methods, *beside)}
@@ -123,7 +134,7 @@ def method_choices(
     here = [
         (method.label, name)
         for name, method in local_methods().items()
-        if (method.drafter is None or method.drafter in offered_with(parts))
+        if (method.drafter is None or method.drafter.fits(parts))
         and (quantized or name != UNQUANTIZED)
         and (GGUF not in parts or method.strategy != "assisted")
         and (beside or method.engine is None)

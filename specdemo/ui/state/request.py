@@ -168,6 +168,8 @@ def _read_by(method: Method | None) -> list[str]:
         "tree_nodes": ours and method.drafter.trees,
         "acceptance": ours,
         "accept_top_k": ours,
+        # Nothing of transformers' prompt lookup, and of llama.cpp's copies, is less likely than that.
+        "p_min": ours or not method.drafter.copies,
     }
     return [name for name in OPTIONS if read.get(name, name in method.drafter.reads)]
 
@@ -175,7 +177,7 @@ def _read_by(method: Method | None) -> list[str]:
 def _option(name: str, value: Any) -> Any:
     if name == "acceptance":
         return value
-    if name == "adaptive_gamma":
+    if name in ("adaptive_gamma", "earlier_outputs"):
         return bool(value)
     if name == "tree_nodes":
         text = str(value).strip()

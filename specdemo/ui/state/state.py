@@ -21,7 +21,7 @@ import torch
 from pydantic import BaseModel, Field
 from pydantic.fields import FieldInfo
 
-from specdemo.drafters import DRAFTERS, PARTS, first_choice
+from specdemo.drafters import DRAFTERS, PARTS, first_choice, rows_with
 from specdemo.losslessness.certify import RUNS, TOKENS
 from specdemo.models.request import ASSETS, DTYPES, QUANTIZATIONS, catalog, is_public
 from specdemo.runs.prompts import by_domain
@@ -151,8 +151,10 @@ class FirstLane(BaseModel):
         "0", "Draft tree, tokens per round", choices=_listed("0", *map(str, range(2, MAX_TREE_NODES + 1)))
     )
     acceptance: str = _control(_FIRST.acceptance, "Acceptance", choices=lambda: ACCEPTANCE_RULES)
+    p_min: float = _control(_FIRST.p_min, "Least probability of a drafted token, 0 is off", most=1)
     accept_top_k: int = _control(_FIRST.accept_top_k, "Accept among the target's top", least=1)
     lookup_ngram: int = _control(_FIRST.lookup_ngram, "Longest match, tokens", least=1, most=MAX_LOOKUP_NGRAM)
+    earlier_outputs: bool = _control(True, "Copy from earlier outputs of this visit too")
     exit_layer: int = _control(0, "Layers that draft, 0 for a third")
 
 
@@ -193,7 +195,7 @@ class Losslessness(BaseModel):
     drafter: str = _control(
         lambda: first_choice(PARTS).name,
         "Drafts with",
-        choices=lambda: {spec.name: spec.label for spec in DRAFTERS.values()},
+        choices=lambda: {spec.name: spec.label for spec in (*DRAFTERS.values(), *rows_with(PARTS))},
     )
     temperature: float = _control(1.0, "Temperature", least=0.05, most=2)
     runs: int = _control(RUNS, "Pairs of runs", least=25, most=1000)

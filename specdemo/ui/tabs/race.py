@@ -91,6 +91,10 @@ def create_race_tab(
     def job(request: PanelRequest) -> RaceJob:
         return race_job(request.prompt, request.lane_requests())
 
+    def of_visit(job: RaceJob, session: str) -> RaceJob:
+        copying = any(lane.settings.copies_earlier for lane in job.lanes)
+        return job.after(recordings.runs(session)) if copying else job
+
     def show(states: Iterator[JobState], session: str) -> Iterator[Updates]:
         for state in states:
             updates: Updates = {view: streams.offer(race_value(state))}
@@ -133,7 +137,7 @@ def create_race_tab(
         loading.leave(request.session_hash or "", controls.choice(values))
 
     starts = [
-        Start(controls.starts["race"], job, show, begin=begin),
+        Start(controls.starts["race"], job, show, begin=begin, of_visit=of_visit),
         Start(again, job_again, show_again, [last], of_page=False),
     ]
     outputs = [view, repeated, last]

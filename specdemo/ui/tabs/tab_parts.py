@@ -48,6 +48,7 @@ class Start:
     show: Show  # shows it
     more: Sequence[Any] = ()  # components beside the controls that the job is made of
     of_page: bool = True  # whether the job is made of the controls at all
+    of_visit: Callable[[Any, str], Job] = lambda job, session: job  # adds to a job what its visitor's session has
     # what else changes as it begins, for the visitor's session
     begin: Callable[[str], Updates] = lambda session: {}
     on_servers: bool = True  # whether servers can do it
@@ -101,6 +102,7 @@ def connect(
             try:
                 page = [controls.request(values[: len(inputs)], tab)] if start.of_page else []
                 job = start.job(*page, *values[len(inputs) :] if start.of_page else values)
+                job = start.of_visit(job, request.session_hash or "")
             except SpecDemoError as error:
                 yield JobState("error", str(error))
                 return

@@ -10,7 +10,8 @@
  * @typedef {{lane: number, index: number, drafted: number, accepted: number, kept: number, seconds: number,
  *   stop: ?string, source: ?number, tokens: Token[], tree: ?boolean, first_guesses: ?number, streamed: ?boolean,
  *   pieces: ?boolean, residual: ?{id: number, text: string, p: number, q: number, share: number}[]}} Round
- *   `streamed`: a server's chunk and no round; `pieces`: of text, so that they are no tokens; `residual`: see rounds.py
+ *   `streamed`: a server's chunk and no round; `pieces`: of text, so that they are no tokens; `residual`: see rounds.py;
+ *   `drafter`: which of several in a row drafted; `copied`: it copies
  */
 
 /** What an arrow key means: a step forward or back. */

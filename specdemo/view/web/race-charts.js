@@ -253,8 +253,9 @@ function stretches(rounds) {
 
 function describe(rounds) {
   const [first, last] = [rounds[0].index, rounds.at(-1).index];
-  if (first !== last) return `${first ? `rounds ${first}` : "prefill"} to ${first ? "" : "round "}${last}`;
-  return first ? `round ${first}` : "prefill";
+  const by = [...new Set(rounds.map(({ drafter }) => drafter).filter(Boolean))].map((name) => `, by ${name}`).join("");
+  if (first !== last) return `${first ? `rounds ${first}` : "prefill"} to ${first ? "" : "round "}${last}${by}`;
+  return first ? `round ${first}${by}` : "prefill";
 }
 
 /** The text of one round, with rejected tokens in brackets; of several the counts. */
@@ -273,6 +274,7 @@ class Timeline extends Plot {
   constructor(parent) {
     super(parent, "race-timeline", "timeline");
     for (const { name, colour } of PHASES) this.addKey(name, colour, "block");
+    this.copied = make("span", "", this.keys, "▾ copied", { "data-key": "copied" });
   }
 
   known({ rounds }) {
@@ -289,12 +291,24 @@ class Timeline extends Plot {
     const size = Math.max(1, ...lanes.map(({ rounds }) => sizeOf(rounds)));
     setText(this.title, "Where the time went" + (size > 1 ? `, ${size} rounds at a time` : ""));
     this.host.style.height = `${ROW_HEIGHT * lanes.length + AXIS_HEIGHT}px`;
+    this.copied.hidden = !lanes.some(({ rounds }) => rounds.some(({ copied }) => copied));
     this.schedule();
     return this.ready;
   }
 
+  /** Points above the rounds that one of several drafters in a row copied; of a stretch, where most were. */
+  copies(colours) {
+    const points = this.lanes.flatMap(({ rounds }, lane) => stretches(rounds)
+      .filter((some) => 2 * some.filter(({ copied }) => copied).length > some.length)
+      .map((some) => [some.at(-1).seconds - PHASES.reduce((total, { key }) => total + sum(some, key), 0) / 2, lane - 0.36]));
+    return {
+      type: "scatter", mode: "markers", name: "copied", x: points.map(([x]) => x), y: points.map(([, y]) => y),
+      marker: { symbol: "triangle-down", size: 6, color: colours.ink }, hoverinfo: "skip", cliponaxis: false,
+    };
+  }
+
   traces(colours) {
-    return PHASES.map((phase, number) => {
+    const bars = PHASES.map((phase, number) => {
       const trace = {
         type: "bar", orientation: "h", name: phase.name, x: [], base: [], y: [], customdata: [], width: 0.55,
         marker: { color: colours[phase.colour], opacity: phase.opacity, line: { width: 0 } },
@@ -312,6 +326,7 @@ class Timeline extends Plot {
       }));
       return trace;
     });
+    return [...bars, this.copies(colours)];
   }
 
   layout(colours) {

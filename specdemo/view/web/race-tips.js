@@ -64,7 +64,8 @@ function tipLines({ token, round, rule, dropped, from, ends }) {
   const text = token.text ? { quote: token.text } : ends ? "end of text"
     : unnamed(token) ? "a drafted token" : "part of a character";
   const why = reason(token, round, rule) || [];
-  const of = round.tree ? ` (tree of ${round.drafted})` : round.drafted ? ` (γ ${round.drafted})` : "";
+  const by = round.drafter ? `, by ${round.drafter}` : "";
+  const of = round.tree ? ` (tree of ${round.drafted}${by})` : round.drafted ? ` (γ ${round.drafted}${by})` : "";
   const lines = [
     [text, " · " + KINDS[token.kind]],
     [!round.index ? "round 0, the prompt’s own pass" : round.streamed ? "" : `round ${round.index}, position ${token.position}${of}`],

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
+from collections import Counter
 from collections.abc import Sequence
 
 import pytest
@@ -13,8 +15,12 @@ from toys import build, endless_pair, generate, prompt_ids, scripted
 
 import specdemo
 from specdemo import ModelPair, Settings, SettingsError
+from specdemo.decoding.drafters.copying import BREAK, LENGTHS, CopyingDrafter
 from specdemo.decoding.drafters.early_exit import first_layers
-from specdemo.decoding.drafters.prompt_lookup import LookupDrafter
+from specdemo.decoding.drafters.registry import aux_layers_for, open_drafter
+from specdemo.decoding.engines.open import open_target
+from specdemo.decoding.lane import new_lane
+from specdemo.decoding.speculative import speculative
 from specdemo.settings import DRAFTERS
 
 TOKENS = 48
@@ -39,7 +45,7 @@ def longest_recent_match(ids: Sequence[int], longest: int) -> int | None:
 )
 def test_the_index_finds_what_a_search_finds(ids: list[int], longest: int, cut: int) -> None:
     """Guards the incremental index, grown in two steps, against the definition."""
-    drafter = LookupDrafter(longest)
+    drafter = CopyingDrafter(range(1, longest + 1), counts=False)
     drafter.prefill(ids[:cut])
     drafter.commit(ids)
     assert drafter.propose(ids, 1).source == longest_recent_match(ids, longest)
@@ -47,7 +53,7 @@ def test_the_index_finds_what_a_search_finds(ids: list[int], longest: int, cut: 
 
 def test_a_copy_past_the_end_goes_on_with_itself() -> None:
     """Guards short periods: of "a b a b" a full γ is proposed, not two tokens."""
-    drafter = LookupDrafter(3)
+    drafter = CopyingDrafter(range(1, 4), counts=False)
     drafter.prefill([5, 1, 2, 1, 2])
     proposal = drafter.propose([5, 1, 2, 1, 2], 5)
     assert proposal.ids == (1, 2, 1, 2, 1)
@@ -83,6 +89,130 @@ def test_where_nothing_matches_every_round_is_a_plain_step() -> None:
     assert trace.metrics().proposed == 0
 
 
+# --- suffix decoding --------------------------------------------------------------------------------------
+
+
+def counted(text: Sequence[int], tail: Sequence[int], n: int, offset: int, path: Sequence[int]) -> Counter[int]:
+    """The definition, by search: what follows ``path`` behind each earlier place of the last ``n`` tokens."""
+    ends = [e for e in range(n, len(text)) if list(text[e - n : e]) == list(tail[-n:])]
+    wrapped = [[text[e + i % (len(text) - e)] for i in range(offset + 1)] for e in ends]
+    return Counter(tokens[-1] for tokens in wrapped if tokens[:-1] == list(path))
+
+
+@given(ids=st.lists(st.integers(0, 2), min_size=2, max_size=30), earlier=st.lists(st.integers(0, 2), max_size=20))
+def test_suffix_decoding_drafts_what_follows_most_often(ids: list[int], earlier: list[int]) -> None:
+    """Guards counts, places and texts against a search: every token is the most frequent of some match's."""
+    drafter = CopyingDrafter(LENGTHS, counts=True, earlier=[earlier, [2, 2]])
+    drafter.prefill(ids)
+    proposal = drafter.propose(ids, 6)
+    joined = ids, [*earlier, BREAK, 2, 2, BREAK]
+    fits = [
+        all(
+            (found := counted(text, ids, n, at, proposal.ids[:at])) and found[token] == max(found.values())
+            for at, token in enumerate(proposal.ids)
+        )
+        for text in joined
+        for n in LENGTHS
+        if n <= len(ids)
+    ]
+    assert any(fits)
+    assert BREAK not in proposal.ids
+    assert bool(proposal) == any(counted(text, ids, 1, 0, ())[t] for text in joined for t in range(3))
+    if proposal.source is not None:
+        period = len(ids) - proposal.source
+        assert proposal.ids == tuple(ids[proposal.source + i % period] for i in range(len(proposal)))
+
+
+def test_what_was_copied_wrongly_is_trusted_less_and_drafted_shorter() -> None:
+    """Guards the estimate: drafts grow with copies that were right, and shrink with those that were wrong."""
+    text, lengths = [*range(8)] * 4, {}
+    for name, follow in (("right", lambda i: i % 8), ("wrong", lambda i: 8 + i)):
+        drafter = CopyingDrafter(LENGTHS, counts=True)
+        ids = list(text)
+        drafter.prefill(ids)
+        first = drafter.propose(ids, 16)
+        for i in range(12):
+            ids += [follow(i)]
+            drafter.commit(ids)
+            drafter.propose([*text, *ids[32:]], 16)
+        ids += text if name == "wrong" else []
+        drafter.commit(ids)
+        lengths[name] = drafter.propose(ids, 16).expected / first.expected
+    assert lengths["right"] > 1 > lengths["wrong"]
+
+
+def test_a_tree_has_the_likeliest_copies_each_after_its_parent() -> None:
+    """Guards the heap: no copy left out is likelier than one that is drafted."""
+    ids = [1, 2, 3, 1, 2, 4, 1, 2, 3, 5, 1, 2]
+    drafter = CopyingDrafter(LENGTHS, counts=True)
+    drafter.prefill(ids)
+    tree = drafter.propose_tree(ids, 3, 6)
+    paths = [tuple(path) for path in tree.paths()][1:]
+    assert paths[:2] == [(3,), (4,)]
+    assert {(3, 1), (3, 5), (4, 1)} <= set(paths)
+    assert drafter.propose_tree(ids, 1, 6).ids == (3, 4)
+
+
+@pytest.mark.parametrize("drafter", ["model", "early_exit", "eagle3", "mtp"])
+def test_a_drafter_that_was_skipped_for_200_rounds_drafts_as_one_that_begins(drafter: str) -> None:
+    """Guards the caches of a row's last one: they follow all rounds, whoever drafts."""
+    pair, prompt = endless_pair("llama"), prompt_ids(9)
+    settings = Settings(drafter=f"suffix,{drafter}", gamma=1, max_new_tokens=480)
+    lane = new_lane(pair, prompt, settings)
+    target = open_target(pair.target, lane, aux_layers_for(pair, settings))
+    row = open_drafter(pair, target, lane)
+    row._rounds = torch.inf  # so the copies promise more, as long as there are any
+    rounds = [next(steps) for steps in [speculative(lane, target, row)] for _ in range(220)]
+    assert sum(raw.proposal.drafter == "suffix" for raw in rounds) >= 200
+    fresh = Settings(drafter=drafter, gamma=5, max_new_tokens=64)
+    begun = specdemo.run(pair, lane.committed[:-1], fresh).rounds[:2]
+    assert begun[0].tokens[0].id == lane.committed[-1]
+    drafted = sorted((t for t in begun[1].tokens if t.kind in ("accepted", "rejected")), key=lambda t: t.position)
+    assert row._last.propose(lane.committed, 5).ids == tuple(t.id for t in drafted)
+
+
+def test_earlier_outputs_are_copied_from_and_can_be_switched_off() -> None:
+    """Guards what a run is given of the runs before, and that nothing else of them is remembered."""
+    script = [*range(20, 36)]
+    pair = ModelPair(scripted(script, start=3, vocabulary=40))
+    settings = Settings(drafter="suffix", gamma=8, max_new_tokens=len(script))
+
+    def rounds(settings: Settings, *earlier: Sequence[int]) -> int:
+        trace = specdemo.run(pair, [13, 14, 15], settings, earlier)
+        assert trace.token_ids == script
+        return len(trace.rounds)
+
+    assert rounds(settings) == len(script)
+    assert rounds(settings, [7, 8], [0, *script]) < len(script) / 2
+    assert rounds(dataclasses.replace(settings, earlier_outputs=False), script) == len(script)
+
+
+# --- a least probability ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("nodes", [0, 12])
+@pytest.mark.parametrize(
+    ("drafter", "warm"), [("model", False), ("model", True), ("eagle3", False), ("mtp", True)]
+)
+def test_a_draft_ends_before_the_first_unsure_token(drafter: str, warm: bool, nodes: int) -> None:
+    """Guards that q decides, never the token drawn: some draft ends early, none has a token behind an unsure q."""
+    if nodes and not DRAFTERS[drafter].trees:
+        nodes = 0
+    least, pair = 0.12 if drafter == "model" else 0.03, endless_pair("llama")
+    rule = {"temperature": 1.0, "acceptance": "sampling"} if warm else {}
+    settings = Settings(drafter=drafter, gamma=4, tree_nodes=nodes, p_min=least, max_new_tokens=64, **rule)
+    lane = new_lane(pair, prompt_ids(9), settings)
+    target = open_target(pair.target, lane, aux_layers_for(pair, settings))
+    widths = set()
+    for raw in speculative(lane, target, open_drafter(pair, target, lane)):
+        widths.add(len(raw.proposal))
+        if raw.proposal:
+            used = raw.proposal.rows or range(len(raw.proposal))
+            best = raw.proposal.scores.softmax(-1).amax(-1)[list(used)]
+            assert (best >= least).all()
+    assert len(widths) > 2, "it stopped no draft, or all"
+
+
 # --- early exit -------------------------------------------------------------------------------------------
 
 
@@ -111,7 +241,7 @@ def test_early_exit_drafts_like_a_model_of_the_first_layers(layers: int) -> None
 @pytest.mark.parametrize(
     "way",
     [
-        *({"drafter": drafter} for drafter in DRAFTERS),
+        *({"drafter": drafter} for drafter in [*DRAFTERS, "suffix,early_exit"]),
         # Which read between the target's modules.
         *({"drafter": drafter, "engine": "eager"} for drafter in ("eagle3", "mtp")),
         *({"strategy": "assisted", "drafter": drafter} for drafter in ("model", "prompt_lookup")),

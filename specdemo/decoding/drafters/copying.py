@@ -1,0 +1,232 @@
+"""Copying: what followed the last tokens when they stood here before is likely to follow again. Needs no model."""
+
+from __future__ import annotations
+
+import heapq
+from array import array
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Any
+
+import torch
+
+from specdemo.decoding.batch.loop import BatchDrafter
+from specdemo.decoding.drafters.base import Drafter, DrafterSpec
+from specdemo.decoding.lane import Lane
+from specdemo.decoding.proposal import NOTHING_DRAFTED, Proposal
+
+LENGTHS = (1, 2, 4, 8, 16)
+"""Of the matches that suffix decoding looks for, in tokens."""
+PLACES = 32
+"""Latest places of a match that it counts."""
+LEAST = 0.1
+"""Tokens that are less likely than that to be kept are not drafted: Arctic Inference's least probability."""
+BREAK = -1
+"""Stands between texts, over which nothing is copied."""
+DECAY, PRIOR = 0.95, 4.0  # of what older copies count, per copy, and tokens that the first estimate counts for
+
+
+class Places:
+    """Where the n-grams of a growing text ended, for some n; a token is taken in, and a place found, in O(1).
+
+    A place is the number of the token that follows, so that the end of the text is none yet.
+
+    Args:
+        lengths: each n, rising.
+
+    Attributes:
+        text: the ids.
+    """
+
+    def __init__(self, lengths: Sequence[int]) -> None:
+        self.text: list[int] = []
+        self._latest: dict[tuple[int, ...], int] = {}
+        self._before = {n: array("i") for n in lengths}  # by place − n: the place before of the same n-gram
+        self._indexed = 0
+
+    def extend(self, tokens: Sequence[int]) -> None:
+        """The text goes on with ``tokens``."""
+        text, latest = self.text, self._latest
+        text += tokens
+        for place in range(self._indexed + 1, len(text)):
+            for n, before in self._before.items():
+                if n > place:
+                    break
+                ngram = tuple(text[place - n : place])
+                before.append(latest.get(ngram, -1))
+                latest[ngram] = place
+            self._indexed = place
+
+    def find(self, tail: Sequence[int], n: int, most: int) -> list[int]:
+        """The latest places, at most so many, behind the last ``n`` tokens of ``tail``; the latest first."""
+        before, found = self._before[n], []
+        place = self._latest.get(tuple(tail[-n:]), -1)
+        while place >= 0 and len(found) < most:
+            found.append(place)
+            place = before[place - n]
+        return found
+
+    def at(self, place: int, offset: int) -> int:
+        """The token so far behind a place. What reaches the end begins again, as a repetition would."""
+        here = place + offset
+        return self.text[here if here < len(self.text) else place + offset % (len(self.text) - place)]
+
+
+class Trust:
+    """How often copied tokens were right, by the length of the match before them, over how often counts say so."""
+
+    def __init__(self, lengths: Sequence[int]) -> None:
+        self._lengths = lengths
+        self._right = [PRIOR * n / (n + 2) for n in lengths]
+        self._tested = [PRIOR for _ in lengths]
+
+    def of(self, length: int) -> float:
+        """That a token behind a match of this length is right, if all its places go on with it."""
+        place = bisect_right(self._lengths, length) - 1
+        return min(self._right[place] / self._tested[place], 1.0)
+
+    def learn(self, length: int, share: float, right: bool) -> None:
+        """A token was right or not, with which a ``share`` of the places go on."""
+        place = bisect_right(self._lengths, length) - 1
+        self._right[place] = DECAY * self._right[place] + right
+        self._tested[place] = DECAY * self._tested[place] + share
+
+
+@dataclass(slots=True)
+class Copy:
+    """What may be copied: tokens, the slots that they follow, and that all of them up to each are right.
+
+    ``path`` has the likeliest way down: tokens, lengths of the matches before them, and shares of the places.
+    """
+
+    tokens: list[int] = field(default_factory=list)
+    parents: list[int] = field(default_factory=list)
+    chances: list[float] = field(default_factory=list)
+    path: list[tuple[int, int, float]] = field(default_factory=list)
+    source: int | None = None
+
+    @property
+    def expected(self) -> float:
+        """Tokens that are kept in the mean, if the chances are right."""
+        return sum(self.chances)
+
+
+class CopyingDrafter(Drafter):
+    """Copies from prompt and output so far, and from earlier texts.
+
+    *Prompt lookup* (Saxena 2023) copies what followed the latest place of the longest match. *Suffix decoding*
+    (Oliaro et al., arXiv 2411.04975, as in Arctic Inference) counts what followed each of the latest places, for
+    matches of several lengths, in this text and in earlier ones, and takes the copy that promises the most
+    tokens. It promises what the counts say times how often copies behind such a match have been right here. That
+    is learned in every round, also from copies that were not drafted: the committed text shows what was right.
+
+    Nothing is drawn, so q is one-hot. Where nothing matches the round is a plain step of the target.
+
+    Args:
+        lengths: of matches, rising.
+        counts: suffix decoding; else prompt lookup.
+        p_min: of the settings.
+        earlier: texts that came before.
+    """
+
+    def __init__(
+        self, lengths: Sequence[int], counts: bool, p_min: float = 0.0, earlier: Sequence[Sequence[int]] = ()
+    ) -> None:
+        self._lengths, self._counts, self._p_min = lengths, counts, p_min
+        self._own, self._trust = Places(lengths), Trust(lengths)
+        self._indices = [self._own]
+        if earlier:
+            self._indices.append(Places(lengths))
+            self._indices[1].extend([*chain.from_iterable((*text, BREAK) for text in earlier)])
+        self._path: list[tuple[int, int, float]] = []
+
+    def prefill(self, ids: Sequence[int]) -> None:
+        self._own.extend(ids)
+
+    def propose(self, committed: Sequence[int], gamma: int) -> Proposal:
+        return self._proposal(committed, gamma, gamma, 1)
+
+    def propose_tree(self, committed: Sequence[int], depth: int, nodes: int) -> Proposal:
+        return self._proposal(committed, depth, nodes, nodes)
+
+    def _proposal(self, committed: Sequence[int], depth: int, nodes: int, siblings: int) -> Proposal:
+        best = Copy()
+        for index in self._indices:
+            places: list[int] = []
+            for n in reversed(self._lengths):
+                longer, places = places, index.find(committed, n, PLACES if self._counts else 1)
+                if places and places != longer:
+                    copy = self._grow(index, places, n, depth, nodes, siblings)
+                    best = max(best, copy, key=lambda each: each.expected)
+                    if not self._counts:
+                        break
+        self._path = best.path
+        if not best.tokens:
+            return NOTHING_DRAFTED
+        tokens, chain_ = torch.tensor(best.tokens), best.parents == [*range(len(best.tokens))]
+        source, parents = (best.source, None) if chain_ else (None, tuple(best.parents))
+        return Proposal(tokens, source=source, parents=parents, expected=best.expected)
+
+    def _grow(self, index: Places, places: list[int], n: int, depth: int, nodes: int, siblings: int) -> Copy:
+        """The likeliest tokens behind a match of length ``n``, at most so many and so deep; each has its best
+        ``siblings`` beside it.
+        """
+        copy, on_path = Copy(), 0
+        least, heap = LEAST if self._counts else 0.0, list[tuple[Any, ...]]()
+
+        def offer(places: list[int], parent: int, level: int, chance: float) -> None:
+            after: dict[int, list[int]] = {}
+            for place in places:
+                after.setdefault(index.at(place, level), []).append(place)
+            trust = self._trust.of(n + level)
+            after.pop(BREAK, None)
+            ranked = sorted(after.items(), key=lambda each: -len(each[1]))[:siblings]
+            for rank, (token, those) in enumerate(ranked):
+                share = len(those) / len(places)
+                if rank == 0 and share * trust < self._p_min:
+                    break
+                if chance * share * trust >= least:
+                    order = len(copy.tokens), rank  # what was found first, where two are alike
+                    heapq.heappush(heap, (-chance * share * trust, order, parent, level, token, share, those))
+
+        offer(places, 0, 0, 1.0)
+        while heap and len(copy.tokens) < nodes:
+            chance, (_, rank), parent, level, token, share, those = heapq.heappop(heap)
+            copy.tokens.append(token)
+            copy.parents.append(parent)
+            copy.chances.append(-chance)
+            if rank == 0 and parent == on_path:
+                on_path = len(copy.tokens)
+                copy.path.append((token, n + level, share))
+                copy.source = those[0] if index is self._own else None
+            if level + 1 < depth:
+                offer(those, len(copy.tokens), level + 1, -chance)
+        return copy
+
+    def commit(self, committed: Sequence[int]) -> None:
+        new = committed[len(self._own.text) :]
+        for (token, length, share), right in zip(self._path, new, strict=False):
+            self._trust.learn(length, share, token == right)
+            if token != right:
+                break
+        self._path = []
+        self._own.extend(new)
+
+
+def _spec(counts: bool) -> DrafterSpec:
+    def opened(lane: Lane) -> CopyingDrafter:
+        settings = lane.settings
+        if not counts:
+            return CopyingDrafter(range(1, settings.lookup_ngram + 1), counts, settings.p_min)
+        earlier = lane.earlier if settings.earlier_outputs else ()
+        return CopyingDrafter(LENGTHS, counts, settings.p_min, earlier)
+
+    return DrafterSpec(
+        open=lambda pair, target, lane: opened(lane),
+        open_batch=lambda pair, rows: BatchDrafter([opened(lane) for lane in rows]),
+    )
+
+
+LOOKUP, SUFFIX = _spec(counts=False), _spec(counts=True)
