@@ -13,6 +13,7 @@ from math import fsum
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
+from specdemo.drafters import DRAFTERS
 from specdemo.rounds import Round
 from specdemo.server_record import ServerRecord
 
@@ -25,6 +26,7 @@ class RoundCounts:
     """What a round counted, and the seconds it took; None where only a server knows them.
 
     ``offered`` is :attr:`specdemo.rounds.Round.offered` of a tree; None of a chain, where it is ``drafted``.
+    ``copied`` says whether of drafters in a row the one that copies drafted.
     """
 
     drafted: int
@@ -34,6 +36,7 @@ class RoundCounts:
     verify_seconds: float | None
     other_seconds: float | None
     offered: int | None = None
+    copied: bool = False
 
     @property
     def positions(self) -> int:
@@ -51,6 +54,7 @@ def counts_of(rounds: Iterable[Round]) -> tuple[RoundCounts, ...]:
             *(r.drafted, r.accepted, len(r.emitted)),
             *(r.draft_seconds, r.verify_seconds, r.other_seconds),
             offered=r.offered if r.is_tree else None,
+            copied=r.drafter in DRAFTERS and DRAFTERS[r.drafter or ""].copies,
         )
         for r in rounds
         if r.index > 0

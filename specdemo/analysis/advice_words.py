@@ -59,6 +59,7 @@ def recommendation(report: AdviceReport) -> str:
         "" if report.complete else "So far:",
         _claim(report, best, shown),
         _hopeless(report, best),
+        "" if shown.copied is None else f"It copies in {shown.copied:.0%} of the rounds.",
         "" if plain_leads else _as_good(report),
         _kinds(report),
         f"The rule {acceptance!r} is lossy: the output is not the target's."
@@ -137,7 +138,8 @@ def _as_good(report: AdviceReport) -> str:
     race, contenders = report.race, report.contenders
     best = contenders[race.leader]
     near = [(n, contenders[n]) for n in sorted({*race.live} - race.resting - {race.leader})]
-    stands = [(c.gamma, race.behind(n, race.leader)) for n, c in near if c.family == best.family]
+    same = [(n, c) for n, c in near if (c.family, c.p_min) == (best.family, best.p_min)]
+    stands = [(c.gamma, race.behind(n, race.leader)) for n, c in same]
     level = [str(gamma) for gamma, found in stands if gamma and found.blocks and found.lead < 1 / HARDLY]
     if not level or best.gamma is None:
         return ""

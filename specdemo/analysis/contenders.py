@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from specdemo.drafters import DRAFTERS
+from specdemo.drafters import DRAFTERS, in_a_row
 from specdemo.settings import MAX_GAMMA, Settings
 
 GRID = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, MAX_GAMMA)
 """The γ that the advisor may try."""
 TREES = {8: 5, 24: 6}
 """The draft trees that it may try: their tokens, and how deep they are."""
+ROW_GAMMAS = (4, 8, 12, MAX_GAMMA)
+"""The γ of drafters in a row."""
+SURE = (8, 0.4)
+"""γ and ``p_min`` of drafts that end where the drafter is not sure."""
 SERVER = "server"
 """The family of a server's own speculation."""
 
@@ -25,12 +29,14 @@ class Contender:
         gamma: drafted tokens a round; None of a tree, and if it is chosen anew in every round, or by a server.
         tree: tokens of a draft tree, one of ``TREES``; 0 for chains.
         size: prompts decoded together.
+        p_min: of the settings.
     """
 
     family: str = ""
     gamma: int | None = None
     tree: int = 0
     size: int = 1
+    p_min: float = 0.0
 
     @property
     def plain(self) -> Contender:
@@ -51,7 +57,8 @@ class Contender:
             return ""
         if self.tree:
             return f"tree of {self.tree}, depth {TREES[self.tree]}"
-        return "adaptive γ" if self.gamma is None else f"γ {self.gamma}"
+        sure = f", p_min {self.p_min:g}" if self.p_min else ""
+        return "adaptive γ" if self.gamma is None else f"γ {self.gamma}{sure}"
 
     @property
     def name(self) -> str:
@@ -70,6 +77,7 @@ class Contender:
             gamma=self.gamma or TREES.get(self.tree, shared.gamma),
             adaptive_gamma=self.gamma is None and not self.tree,
             tree_nodes=self.tree,
+            p_min=self.p_min or shared.p_min,
         )
 
 
@@ -77,12 +85,17 @@ PLAIN = Contender()
 
 
 def contenders_of(
-    families: Sequence[str], adaptive: bool = True, trees: Sequence[str] = ()
+    families: Sequence[str], adaptive: bool = True, trees: Sequence[str] = (), sure: bool = False
 ) -> tuple[Contender, ...]:
-    """Plain decoding, then every family with every γ, with adaptive γ, and those of ``trees`` with each tree."""
+    """Plain decoding, then every family with every γ, with adaptive γ, and those of ``trees`` with each tree.
+
+    Drafters in a row have some γ only. Where trained weights draft, one contender is ``sure``.
+    """
     found = [PLAIN]
     for family in families:
-        found += [Contender(family, gamma) for gamma in GRID]
-        found += [Contender(family)] if adaptive else []
+        alone = len(in_a_row(family)) == 1
+        found += [Contender(family, gamma) for gamma in (GRID if alone else ROW_GAMMAS)]
+        found += [Contender(family)] if adaptive and alone else []
         found += [Contender(family, tree=nodes) for nodes in TREES if family in trees]
+        found += [Contender(family, SURE[0], p_min=SURE[1])] if sure and DRAFTERS[family].needs else []
     return tuple(found)

@@ -177,7 +177,8 @@ class Race:
         """The γ beside the best one of each family that is still near, which were not tried yet."""
         found = []
         for family in {self.contenders[n].family for n in {*self.live} - self.resting} - {""}:
-            line = [n for n, c in enumerate(self.contenders) if c.family == family and c.gamma is not None]
+            of_family = [(n, c) for n, c in enumerate(self.contenders) if c.family == family]
+            line = [n for n, c in of_family if c.gamma is not None and not c.p_min]
             tried = [n for n in line if n in self.live and any(n in block for _, block in self._blocks)]
             if tried:
                 at = line.index(self.best(tried))

@@ -96,7 +96,8 @@ class Run:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Run:
         """The run of this machine that :meth:`as_dict` made into plain data."""
-        contender = Contender(data["family"], data["gamma"] or None, data["tree"], data["size"])
+        named = data["family"], data["gamma"] or None, data["tree"], data["size"], data.get("p_min", 0.0)
+        contender = Contender(*named)
         steps = [dict(zip(data["columns"], step, strict=True)) for step in data.get("steps", ())]
         figures = BatchMetrics(**data["figures"]) if "figures" in data else None
         return cls(
@@ -140,6 +141,7 @@ class Row:
             ``prompts`` where it is for prompts like these; ``runs`` where there are too few of them.
         verdict, dropped: how it stands in advice, and why it was not measured further.
         doubt: why its times are not to be relied on; then no speed-up is shown, only what it cannot pass.
+        copied: of drafters in a row, the share of the rounds in which the one that copies drafted.
     """
 
     settings: Settings
@@ -183,6 +185,7 @@ class Row:
     verdict: str = ""
     dropped: str | None = None
     doubt: str | None = None
+    copied: float | None = None
 
     @property
     def name(self) -> str:
@@ -270,6 +273,7 @@ def row_of(
         idle_slots=_lost(batches, "slots_needed", "slots"),
         memory=max((run.memory for run in runs if run.memory is not None), default=None),
         seconds=fsum(run.wall_seconds for run in runs),
+        copied=ratio(sum(s.copied for s in steps), len(steps)) if "," in contender.family else None,
     )
 
 

@@ -1,6 +1,6 @@
-"""``python -m specdemo.bench``: every drafter of a pair against plain decoding, by domain.
+"""``python -m specdemo.bench``: every drafter of a pair, and rows of them, against plain decoding, by domain.
 
-Of several γ, and of several sizes of draft trees, each drafter takes what was fastest on the domain's first
+Of several γ, ``p_min`` and sizes of draft trees each drafter takes what was fastest on the domain's first
 prompts, which do not count. On the others all contenders answer once, in turn; a prompt whose plain output loops
 does not count. Speed-ups are of decoding, without prefills; ratios over transformers include them.
 """
@@ -15,8 +15,8 @@ from typing import Any
 
 from specdemo.analysis.repetition import loops
 from specdemo.bench.contenders import Contender, Sample, assisted_generate, compared, generate, ours, spread
-from specdemo.bench.harness import Args, Results, columns, interleaved, prompts_of, run_bench
-from specdemo.drafters import offered_with
+from specdemo.bench.harness import Args, Results, columns, interleaved, prompts_of, run_bench, verdict
+from specdemo.drafters import DRAFTERS, in_a_row, offered_with, rows_with
 from specdemo.errors import SettingsError
 from specdemo.metrics import counts_of, totals
 from specdemo.models.pair import ModelPair
@@ -44,9 +44,14 @@ def candidates(pair: ModelPair, args: Args) -> dict[str, list[Settings]]:
     rule = "sampling" if args.temperature else "exact"
     base = Settings(max_new_tokens=args.tokens, temperature=args.temperature, acceptance=rule)
     found = {PLAIN: [replace(base, strategy="autoregressive")]}
-    for drafter in offered_with(pair.parts):
+    for drafter in (*offered_with(pair.parts), *rows_with(pair.parts)):
         chains = [replace(base, drafter=drafter.name, gamma=gamma) for gamma in args.gammas]
+        sure = [replace(chain, p_min=least) for chain in chains for least in args.p_mins if drafter.needs]
+        if "," in drafter.name:
+            found |= {drafter.name: chains + sure} if drafter.needs else {}
+            continue
         found[drafter.name] = chains
+        found |= {f"{drafter.name}, p_min": sure} if sure else {}
         sizes = [(chain, n) for chain in chains for n in args.nodes if drafter.trees and n > chain.gamma]
         if sizes:
             found[f"{drafter.name}, tree"] = [replace(chain, tree_nodes=n) for chain, n in sizes]
@@ -95,17 +100,17 @@ def _domain(pair: ModelPair, name: str, texts: Sequence[str], args: Args) -> dic
     if not plain_samples:
         raise SettingsError("prompts", f"the plain output of all {len(prompts)} of {name} loops; give more.")
     same = all(a.ids == b.ids for some in found.values() for a, b in zip(plain_samples, some, strict=True))
+    figures = {m: _figures(found[m], plain_samples, chosen[m]) for m in chosen if m != PLAIN}
     return {
         "domain": name,
         "prompts": len(plain_samples),
         "looping": len(prompts) - len(plain_samples),
         "tokens": median(len(sample.ids) for sample in plain_samples),
         "identical": same if greedy else None,
-        "methods": {
-            method: _figures(found[method], plain_samples, settings)
-            for method, settings in chosen.items()
-            if method != PLAIN
-        },
+        "methods": figures,
+        "rows": [
+            _of_row(name, method, figures, found) for method in figures if method in DRAFTERS and "," in method
+        ],
         "over_transformers": {
             theirs: compared(found[theirs], found[own], whole=True)
             for theirs, own in OVER_TRANSFORMERS.items()
@@ -114,15 +119,29 @@ def _domain(pair: ModelPair, name: str, texts: Sequence[str], args: Args) -> dic
     }
 
 
+def _of_row(
+    domain: str, row: str, figures: Mapping[str, dict[str, Any]], found: Mapping[str, list[Sample]]
+) -> dict[str, Any]:
+    """How drafters in a row compare with the best of each of them alone, in speed and in tokens a round."""
+    alone = [m for m in figures if m.partition(", ")[0] in in_a_row(row) and not figures[m]["tree_nodes"]]
+    over = {part: compared(found[part], found[row]) for part in alone}
+    best = min(over, key=lambda part: over[part]["median"])
+    tau, *others = (figures[m]["mean_acceptance_length"] for m in (row, *alone))
+    about = {"domain": domain, "row": row, "part": best, "over": over[best], "kept": tau / max(others)}
+    return about | {"tau": tau, "copied": figures[row]["copied"]}
+
+
 def _figures(found: list[Sample], plain: list[Sample], settings: Settings) -> dict[str, Any]:
     sums = totals([r for sample in found for r in counts_of(sample.own.rounds)], settings.gamma)
     metrics = [sample.own.metrics(baseline.own) for sample, baseline in zip(found, plain, strict=True)]
     return {
         "gamma": settings.gamma,
         "tree_nodes": settings.tree_nodes,
+        "p_min": settings.p_min,
         "speedup": compared(plain, found),
         "mean_acceptance_length": sums.mean_acceptance_length,
         "per_position": sums.per_position,
+        "copied": sum(r.copied for sample in found for r in counts_of(sample.own.rounds)) / (sums.rounds or 1),
         "draft_cost": _median(m.draft_cost for m in metrics),
         "verify_cost": _median(m.verify_cost for m in metrics),
     }
@@ -140,6 +159,10 @@ MEDIANS = {
     "v": "{verify_cost:.2f}",
 }
 OVER = {"domain": "{domain}", "prompts": "{prompts}", "looping": "{looping}", "tokens": "{tokens:.0f}"}
+OF_ROWS = {"row": "{row}", "copies in": "{copied:.0%}", "τ": "{tau:.2f}", "of its best part's": "{kept:.2f}"}
+OF_ROWS = {"domain": "{domain}", **OF_ROWS, "best part": "{part}", "speed over it": spread("over")}
+LEAST = 0.97
+"""Of the better part's speed, and on *edit* of its tokens a round, that a row must have."""
 
 
 def table(found: Results) -> str:
@@ -148,9 +171,10 @@ def table(found: Results) -> str:
     cells = {"domain": "{domain}"}
     for method in methods:
         of = f"methods[{method}]"
+        sure = f", p {{{of}[p_min]}}" if any(row["p_min"] for row in methods[method]) else ""
         size = f", {{{of}[tree_nodes]}} tokens" if method.endswith("tree") else ""
         cells[method] = (
-            f"{spread(f'{of}[speedup]')}, γ {{{of}[gamma]}}{size}, τ {{{of}[mean_acceptance_length]:.2f}}"
+            f"{spread(f'{of}[speedup]')}, γ {{{of}[gamma]}}{size}{sure}, τ {{{of}[mean_acceptance_length]:.2f}}"
         )
     medians = [
         {"method": method, "speedup": median(row["speedup"]["median"] for row in rows)}
@@ -163,10 +187,30 @@ def table(found: Results) -> str:
         if theirs in domains[0]["over_transformers"]
     }
     shown["same ids"] = "{identical}"
-    return "\n\n".join((columns(cells, domains), columns(MEDIANS, medians), columns(shown, domains)))
+    rows = [row for domain in domains for row in domain["rows"]]
+    claims = []
+    for name in dict.fromkeys(row["row"] for row in rows):
+        over = {row["domain"]: row["over"]["median"] for row in rows if row["row"] == name}
+        kept = {row["domain"]: row["kept"] for row in rows if row["row"] == name}
+        worst, middle = min(over, key=over.__getitem__), median(over.values())
+        claims.append(
+            verdict(over[worst] >= LEAST, f"{name} over its best part, least: {over[worst]:.2f} ({worst})")
+        )
+        claims.append(verdict(middle > 1, f"{name} over its best part, median of the domains: {middle:.2f}"))
+        if "edit" in kept:
+            claims.append(verdict(kept["edit"] >= LEAST, f"{name} keeps {kept['edit']:.2f} of its tokens on edit"))
+    tables = (columns(cells, domains), columns(MEDIANS, medians), columns(OF_ROWS, rows), columns(shown, domains))
+    return "\n\n".join((*tables, "\n".join(claims)))
 
 
 if __name__ == "__main__":
-    methods = {"pair": "builtin", "gammas": [3, 5, 8], "nodes": [0], "temperature": 0.0, "threads": 1}
+    methods = {
+        "pair": "builtin",
+        "gammas": [3, 5, 8],
+        "nodes": [0],
+        "p_mins": [0.4],
+        "temperature": 0.0,
+        "threads": 1,
+    }
     extent = {"corpus": None, "prompts": 4, "tuning": 2, "tokens": 128}
     run_bench("", __doc__, measure, table, **methods, **extent)

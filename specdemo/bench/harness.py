@@ -53,6 +53,7 @@ HELP = {
     "json": "write the results to this file",
     "later": "the factor on the target's later layers",
     "nodes": "tokens of draft trees, each tried; 0 for chains alone",
+    "p_mins": "least probabilities of a drafted token, each tried",
     "pair": "an id of the catalogue, or TARGET + DRAFT",
     "prompts": "prompts of each domain",
     "repeats": "counted runs of each contender",

@@ -56,7 +56,9 @@ def typed_settings(args: argparse.Namespace) -> dict[str, Any]:
 def read_lane(text: str) -> dict[str, Any]:
     """The settings of one lane from ``name=value,name=value``; SettingsError names the part that is none."""
     lane: dict[str, Any] = {}
-    for part in filter(None, (p.strip() for p in text.split(","))):
+    for part in filter(
+        None, (p.strip() for p in re.split(r",(?!\w+\s*(?:,|$))", text))
+    ):  # not in drafters in a row
         name, equals, value = part.partition("=")
         name = name.strip().replace("-", "_")
         if name not in setting_types() or not equals:

@@ -16,7 +16,7 @@ from specdemo.analysis.repetition import loops
 from specdemo.analysis.rows import Run
 from specdemo.decoding.drafters.early_exit import exit_layer_of
 from specdemo.decoding.drafters.registry import check_drafter
-from specdemo.drafters import DRAFTERS
+from specdemo.drafters import DRAFTERS, in_a_row, rows_with
 from specdemo.errors import SettingsError, quoted
 from specdemo.models.pair import ModelPair, quantization_of
 from specdemo.models.request import ASSETS
@@ -80,12 +80,13 @@ def stream_advice(
     about = measured_on(pair)
     contenders: tuple[Contender, ...] = (PLAIN, Contender(SERVER))
     if isinstance(pair, GgufPair):
-        contenders = contenders_of(allowed_drafters(pair, settings, methods), adaptive=False)
+        contenders = contenders_of(allowed_drafters(pair, settings, methods), adaptive=False, sure=True)
         about |= {"models": {role: str(path) for role, path in pair.files.items()}}
     if isinstance(pair, ModelPair):
         families = allowed_drafters(pair, settings, methods)
         trees = [name for name in families if _drafts(pair, settings, name, min(TREES))]
-        contenders = contenders_of(families, trees=trees)
+        trees = [name for name in trees if len(in_a_row(name)) == 1]
+        contenders = contenders_of(families, trees=trees, sure=True)
         about |= {
             "models": model_names(pair),
             "draft_quantization": pair.draft and quantization_of(pair.draft),
@@ -126,8 +127,10 @@ def allowed_drafters(
             raise SettingsError("methods", f"{quoted(unknown)} is not known; choose from {', '.join(DRAFTERS)}.")
         for name in methods:
             _check(pair, replace(settings, drafter=name, tree_nodes=0))
-        return [name for name in DRAFTERS if name in methods]
-    return [name for name in DRAFTERS if _drafts(pair, settings, name)]
+        return list(dict.fromkeys(methods))
+    # Rows end with trained weights: what copies better than a model that was not trained for it is no question.
+    rows = [info.name for info in rows_with(pair.parts) if info.needs]
+    return [name for name in (*DRAFTERS, *rows) if _drafts(pair, settings, name)]
 
 
 def _check(pair: ModelPair | GgufPair, settings: Settings) -> None:

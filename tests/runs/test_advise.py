@@ -20,6 +20,7 @@ from specdemo.analysis.contenders import PLAIN, TREES, Contender
 from specdemo.analysis.engine_lines import FRAMEWORKS, engine_lines
 from specdemo.analysis.racing import Race
 from specdemo.analysis.rows import Run
+from specdemo.drafters import DRAFTERS
 from specdemo.metrics import RoundCounts
 from specdemo.models.request import ASSETS
 from specdemo.runs.advise import allowed_drafters, model_names, stream_advice
@@ -40,7 +41,9 @@ def report() -> AdviceReport:
 def test_a_report_has_every_method_and_tree_and_keeps_its_budget(report: AdviceReport) -> None:
     assert report.complete
     assert report.seconds <= report.budget_seconds + max(run.wall_seconds for run in report.runs)
-    methods = {"plain decoding", "draft model", "prompt lookup", "early exit", "EAGLE-3 head", "MTP head"}
+    alone = ("draft model", "prompt lookup", "early exit", "EAGLE-3 head", "MTP head", "suffix decoding")
+    rows = (f"suffix decoding, else {last}" for last in ("draft model", "EAGLE-3 head", "MTP head"))
+    methods = {"plain decoding", *alone, *rows}
     assert {row.method for row in report.rows} == methods
     plain = next(row for row in report.rows if row.method == "plain decoding")
     assert (plain.speedup, plain.mean_acceptance_length) == (1, 1)
@@ -100,7 +103,7 @@ def test_a_prompt_whose_answer_ends_with_its_first_token_is_left_out_of_later_bl
 
 def test_a_pair_offers_only_what_it_has() -> None:
     alone = specdemo.ModelPair(endless_pair("llama").target)
-    assert allowed_drafters(alone, SHORT) == ["prompt_lookup", "early_exit"]
+    assert allowed_drafters(alone, SHORT) == ["prompt_lookup", "suffix", "early_exit"]
     with pytest.raises(specdemo.SettingsError, match="needs a draft model"):
         allowed_drafters(alone, SHORT, ["model"])
 
@@ -251,7 +254,7 @@ def test_few_prompts_mark_their_interval_and_their_certainty() -> None:
 MODELS = {"target": "Qwen/Qwen3-4B", "draft": "Qwen/Qwen3-0.6B", "head": "AngelSlim/Qwen3-4B_eagle3"}
 
 
-@pytest.mark.parametrize("drafter", ["model", "prompt_lookup", "early_exit", "eagle3", "mtp"])
+@pytest.mark.parametrize("drafter", [*DRAFTERS, "suffix,model", "prompt_lookup,mtp", "suffix,prompt_lookup"])
 def test_every_line_has_the_form_its_engine_reads(drafter: str) -> None:
     """JSON in one shell word for vLLM, flags in pairs for the others, a program for transformers."""
     lines = {e: engine_lines(e, Settings(drafter=drafter, gamma=6, exit_layer=3), MODELS) for e in FRAMEWORKS}
@@ -267,11 +270,13 @@ def test_every_line_has_the_form_its_engine_reads(drafter: str) -> None:
         if engine == "vllm":
             config = json.loads(flags["--speculative-config"])
             assert config["num_speculative_tokens"] == 6
-            assert config["method"] in ("draft_model", "ngram", "eagle3", "mtp")
+            assert config["method"] in ("draft_model", "ngram", "suffix", "eagle3", "mtp")
         elif engine == "sglang":
             assert flags["--speculative-num-draft-tokens"] == "7", "the last token itself is one of them"
         else:
-            assert flags["--spec-type"] in ("draft-simple", "ngram-simple", "draft-eagle3", "draft-mtp")
+            types = flags["--spec-type"].split(",")
+            assert len(types) == len({name.replace("suffix", "prompt_lookup") for name in drafter.split(",")})
+            assert {*types} <= {"draft-simple", "ngram-simple", "draft-eagle3", "draft-mtp"}
             assert "6" in (flags.get("--spec-draft-n-max"), flags.get("--spec-ngram-simple-size-m"))
     with pytest.raises(specdemo.SettingsError, match="choose one of transformers, vllm"):
         engine_lines("exllama", Settings(), MODELS)
@@ -290,6 +295,21 @@ OWN_TOKENIZER = {"models": {**MODELS, "draft_tokenizer": "gpt2"}}
         ("sglang", LOOKING_UP, {}, "lookup_ngram 3, which is not set"),
         ("vllm", Settings(), {"weights": {"draft": "int8"}}, "# Measured with int8 weights of the draft"),
         ("llama.cpp", Settings(), {}, "convert_hf_to_gguf.py"),
+        ("llama.cpp", Settings(p_min=0.4), {}, "--spec-draft-p-min 0.4"),
+        (
+            "llama.cpp",
+            Settings(drafter="suffix,model"),
+            {},
+            "# llama.cpp has no suffix decoding, else draft model",
+        ),
+        ("vllm", Settings(p_min=0.4), {}, "# Measured with p_min 0.4, which is not set here."),
+        (
+            "vllm",
+            Settings(drafter="suffix", earlier_outputs=False),
+            {},
+            '"suffix_decoding_max_cached_requests": 0',
+        ),
+        ("transformers", Settings(p_min=0.4), {}, "assistant_confidence_threshold = 0.4"),
         ("sglang", Settings(), OWN_TOKENIZER, "# SGLang cannot draft with a tokenizer other than the target's."),
         ("transformers", Settings(), OWN_TOKENIZER, 'draft_tokenizer = AutoTokenizer.from_pretrained("gpt2")'),
         ("transformers", Settings(), OWN_TOKENIZER, "assistant_tokenizer=draft_tokenizer,"),

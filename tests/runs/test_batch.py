@@ -260,7 +260,9 @@ def test_what_a_batch_cannot_do_is_said_before_it_runs(settings: object, field: 
 
 def test_a_target_alone_cannot_draft_but_runs_plain() -> None:
     pair = ModelPair(toy_pair("llama").target)
-    with pytest.raises(SettingsError, match=r"drafter: 'model' needs a draft model.*; choose 'prompt_lookup'\.$"):
+    with pytest.raises(
+        SettingsError, match=r"drafter: 'model' needs a draft model.*; choose 'prompt_lookup' or 'suffix'\.$"
+    ):
         run_batch(pair, prompts(2))
     assert len(run_batch(pair, prompts(2), Settings(strategy="autoregressive", max_new_tokens=3))) == 2
 

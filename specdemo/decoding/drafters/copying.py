@@ -6,7 +6,6 @@ import heapq
 from array import array
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 
@@ -62,7 +61,7 @@ class Places:
     def find(self, tail: Sequence[int], n: int, most: int) -> list[int]:
         """The latest places, at most so many, behind the last ``n`` tokens of ``tail``; the latest first."""
         before, found = self._before[n], []
-        place = self._latest.get(tuple(tail[-n:]), -1)
+        place = self._latest.get(tuple(tail[-n:]), -1) if len(tail) >= n else -1
         while place >= 0 and len(found) < most:
             found.append(place)
             place = before[place - n]
@@ -92,25 +91,6 @@ class Trust:
         place = bisect_right(self._lengths, length) - 1
         self._right[place] = DECAY * self._right[place] + right
         self._tested[place] = DECAY * self._tested[place] + share
-
-
-@dataclass(slots=True)
-class Copy:
-    """What may be copied: tokens, the slots that they follow, and that all of them up to each are right.
-
-    ``path`` has the likeliest way down: tokens, lengths of the matches before them, and shares of the places.
-    """
-
-    tokens: list[int] = field(default_factory=list)
-    parents: list[int] = field(default_factory=list)
-    chances: list[float] = field(default_factory=list)
-    path: list[tuple[int, int, float]] = field(default_factory=list)
-    source: int | None = None
-
-    @property
-    def expected(self) -> float:
-        """Tokens that are kept in the mean, if the chances are right."""
-        return sum(self.chances)
 
 
 class CopyingDrafter(Drafter):
@@ -152,58 +132,61 @@ class CopyingDrafter(Drafter):
         return self._proposal(committed, depth, nodes, nodes)
 
     def _proposal(self, committed: Sequence[int], depth: int, nodes: int, siblings: int) -> Proposal:
-        best = Copy()
+        best = NOTHING_DRAFTED, list[Any]()
         for index in self._indices:
             places: list[int] = []
             for n in reversed(self._lengths):
                 longer, places = places, index.find(committed, n, PLACES if self._counts else 1)
                 if places and places != longer:
                     copy = self._grow(index, places, n, depth, nodes, siblings)
-                    best = max(best, copy, key=lambda each: each.expected)
+                    best = max(best, copy, key=lambda each: each[0].expected or 0.0)
                     if not self._counts:
                         break
-        self._path = best.path
-        if not best.tokens:
-            return NOTHING_DRAFTED
-        tokens, chain_ = torch.tensor(best.tokens), best.parents == [*range(len(best.tokens))]
-        source, parents = (best.source, None) if chain_ else (None, tuple(best.parents))
-        return Proposal(tokens, source=source, parents=parents, expected=best.expected)
+        self._path = best[1]
+        return best[0]
 
-    def _grow(self, index: Places, places: list[int], n: int, depth: int, nodes: int, siblings: int) -> Copy:
-        """The likeliest tokens behind a match of length ``n``, at most so many and so deep; each has its best
-        ``siblings`` beside it.
+    def _grow(
+        self, index: Places, places: list[int], n: int, depth: int, nodes: int, siblings: int
+    ) -> tuple[Proposal, list[tuple[int, int, float]]]:
+        """The likeliest tokens behind a match of length ``n``, at most so many and so deep, each with at most so
+        many beside it; and the first guesses: tokens, lengths of the matches before them, shares of the places.
         """
-        copy, on_path = Copy(), 0
-        least, heap = LEAST if self._counts else 0.0, list[tuple[Any, ...]]()
+        tokens, parents, expected, source = list[int](), list[int](), 0.0, None
+        path, on_path = list[tuple[int, int, float]](), 0
+        heap, least = list[tuple[Any, ...]](), LEAST if self._counts else 0.0
 
         def offer(places: list[int], parent: int, level: int, chance: float) -> None:
             after: dict[int, list[int]] = {}
             for place in places:
                 after.setdefault(index.at(place, level), []).append(place)
-            trust = self._trust.of(n + level)
             after.pop(BREAK, None)
-            ranked = sorted(after.items(), key=lambda each: -len(each[1]))[:siblings]
-            for rank, (token, those) in enumerate(ranked):
+            trust = self._trust.of(n + level)
+            # Of tokens alike the one that was found first: the latest.
+            for rank, (token, those) in enumerate(sorted(after.items(), key=lambda a: -len(a[1]))[:siblings]):
                 share = len(those) / len(places)
                 if rank == 0 and share * trust < self._p_min:
                     break
                 if chance * share * trust >= least:
-                    order = len(copy.tokens), rank  # what was found first, where two are alike
+                    order = len(tokens), rank
                     heapq.heappush(heap, (-chance * share * trust, order, parent, level, token, share, those))
 
         offer(places, 0, 0, 1.0)
-        while heap and len(copy.tokens) < nodes:
+        while heap and len(tokens) < nodes:
             chance, (_, rank), parent, level, token, share, those = heapq.heappop(heap)
-            copy.tokens.append(token)
-            copy.parents.append(parent)
-            copy.chances.append(-chance)
+            tokens.append(token)
+            parents.append(parent)
+            expected -= chance
             if rank == 0 and parent == on_path:
-                on_path = len(copy.tokens)
-                copy.path.append((token, n + level, share))
-                copy.source = those[0] if index is self._own else None
+                on_path = len(tokens)
+                path.append((token, n + level, share))
+                source = those[0] if index is self._own else None
             if level + 1 < depth:
-                offer(those, len(copy.tokens), level + 1, -chance)
-        return copy
+                offer(those, len(tokens), level + 1, -chance)
+        if not tokens:
+            return NOTHING_DRAFTED, path
+        if parents == [*range(len(tokens))]:
+            return Proposal(torch.tensor(tokens), source=source, expected=expected), path
+        return Proposal(torch.tensor(tokens), parents=tuple(parents), expected=expected), path
 
     def commit(self, committed: Sequence[int]) -> None:
         new = committed[len(self._own.text) :]

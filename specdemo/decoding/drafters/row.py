@@ -14,20 +14,16 @@ from specdemo.decoding.engines.base import Runner
 from specdemo.decoding.lane import Lane
 from specdemo.decoding.proposal import Proposal
 from specdemo.models.pair import ModelPair
-from specdemo.settings import Settings
 
 DECAY, PRIOR = 0.9, 4.0  # of what older rounds count, and rounds that the first estimate counts for
 KEPT = 0.4
-"""Share of γ that the second one is taken to keep before it drafted."""
+"""Share of γ that the last drafter is taken to keep before it drafted."""
 
 
 class RowDrafter(Drafter):
-    """Asks ``first``, which says how many tokens it expects to be kept, and drafts with its tokens where these are
-    as many as those of ``last`` in the mean of the rounds in which that one drafted. Both follow all rounds.
+    """``first`` drafts where it expects as many tokens to be kept as ``last`` keeps in the mean of its rounds.
 
-    Args:
-        names: of both, for the record.
-        gamma: of the settings.
+    Both follow all rounds. ``names`` are those of both, for the record.
     """
 
     def __init__(self, names: Sequence[str], first: Drafter, last: Drafter, gamma: int) -> None:
@@ -51,13 +47,12 @@ class RowDrafter(Drafter):
 
     def _drafted(self, committed: Sequence[int], draft: Callable[[Drafter], Proposal]) -> Proposal:
         copied = draft(self._first)
-        if copied and (copied.expected or 0.0) >= self._kept / self._rounds:
-            return replace(copied, drafter=self._names[0])
-        proposal = draft(self._last)
-        if not proposal:  # it is not sure enough: what is copied costs nothing
-            return replace(copied, drafter=self._names[0]) if copied else copied
-        self._begin = len(committed)
-        return replace(proposal, drafter=self._names[1])
+        promises = copied and (copied.expected or 0.0) >= self._kept / self._rounds
+        if not promises and (proposal := draft(self._last)):
+            self._begin = len(committed)
+            return replace(proposal, drafter=self._names[1])
+        # The last one may not be sure enough to draft at all: a copy costs nothing.
+        return replace(copied, drafter=self._names[0]) if copied else copied
 
     def observe(self, hidden: torch.Tensor) -> None:
         self._last.observe(hidden)
@@ -72,11 +67,7 @@ class RowDrafter(Drafter):
 
 
 def row_of(names: Sequence[str], first: DrafterSpec, last: DrafterSpec) -> DrafterSpec:
-    """How two drafters draft in a row; a batch's rows have it where neither has a model."""
-
-    def check(pair: ModelPair, settings: Settings) -> None:
-        first.check(pair, settings)
-        last.check(pair, settings)
+    """How two drafters draft in a row, of which the first one needs nothing; in batches where no model drafts."""
 
     def opened(pair: ModelPair, target: Runner | Any, lane: Lane) -> RowDrafter:
         both = (spec.open(pair, target, lane) for spec in (first, last))
@@ -85,4 +76,4 @@ def row_of(names: Sequence[str], first: DrafterSpec, last: DrafterSpec) -> Draft
     def open_batch(pair: ModelPair, rows: Sequence[Lane]) -> BatchDrafter:
         return BatchDrafter([opened(pair, None, lane) for lane in rows])
 
-    return DrafterSpec(opened, check, open_batch, last.aux_layers, last.reference)
+    return replace(last, open=opened, open_batch=open_batch)

@@ -11,7 +11,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from toys import build, endless_pair, generate, prompt_ids, scripted
+from toys import build, endless_pair, generate, perturbed, prompt_ids, scripted, skilled_head, skilled_mtp
 
 import specdemo
 from specdemo import ModelPair, Settings, SettingsError
@@ -96,7 +96,7 @@ def counted(text: Sequence[int], tail: Sequence[int], n: int, offset: int, path:
     """The definition, by search: what follows ``path`` behind each earlier place of the last ``n`` tokens."""
     ends = [e for e in range(n, len(text)) if list(text[e - n : e]) == list(tail[-n:])]
     wrapped = [[text[e + i % (len(text) - e)] for i in range(offset + 1)] for e in ends]
-    return Counter(tokens[-1] for tokens in wrapped if tokens[:-1] == list(path))
+    return Counter(t for *before, t in wrapped if before == list(path) and t != BREAK)
 
 
 @given(ids=st.lists(st.integers(0, 2), min_size=2, max_size=30), earlier=st.lists(st.integers(0, 2), max_size=20))
@@ -143,27 +143,30 @@ def test_what_was_copied_wrongly_is_trusted_less_and_drafted_shorter() -> None:
 
 def test_a_tree_has_the_likeliest_copies_each_after_its_parent() -> None:
     """Guards the heap: no copy left out is likelier than one that is drafted."""
-    ids = [1, 2, 3, 1, 2, 4, 1, 2, 3, 5, 1, 2]
+    same = list(range(10, 18))
+    ids = [*same, 3, 1, *same, 4, 1, *same, 3, 5, *same]
     drafter = CopyingDrafter(LENGTHS, counts=True)
     drafter.prefill(ids)
     tree = drafter.propose_tree(ids, 3, 6)
     paths = [tuple(path) for path in tree.paths()][1:]
     assert paths[:2] == [(3,), (4,)]
-    assert {(3, 1), (3, 5), (4, 1)} <= set(paths)
+    assert {(3, 1), (3, 5), (4, 1)} <= set(paths[2:5])
     assert drafter.propose_tree(ids, 1, 6).ids == (3, 4)
 
 
 @pytest.mark.parametrize("drafter", ["model", "early_exit", "eagle3", "mtp"])
 def test_a_drafter_that_was_skipped_for_200_rounds_drafts_as_one_that_begins(drafter: str) -> None:
     """Guards the caches of a row's last one: they follow all rounds, whoever drafts."""
-    pair, prompt = endless_pair("llama"), prompt_ids(9)
-    settings = Settings(drafter=f"suffix,{drafter}", gamma=1, max_new_tokens=480)
+    target = build("llama", eos=None, context=1024)
+    pair = ModelPair(target, perturbed(target), None, head=skilled_head(target), mtp=skilled_mtp(target))
+    prompt, settings = prompt_ids(9), Settings(drafter=f"suffix,{drafter}", gamma=1, max_new_tokens=900)
     lane = new_lane(pair, prompt, settings)
-    target = open_target(pair.target, lane, aux_layers_for(pair, settings))
-    row = open_drafter(pair, target, lane)
+    runner = open_target(pair.target, lane, aux_layers_for(pair, settings))
+    row = open_drafter(pair, runner, lane)
     row._rounds = torch.inf  # so the copies promise more, as long as there are any
-    rounds = [next(steps) for steps in [speculative(lane, target, row)] for _ in range(220)]
-    assert sum(raw.proposal.drafter == "suffix" for raw in rounds) >= 200
+    skipped, steps = 0, speculative(lane, runner, row)
+    while skipped < 200:
+        skipped = skipped + 1 if next(steps).proposal.drafter != drafter else 0
     fresh = Settings(drafter=drafter, gamma=5, max_new_tokens=64)
     begun = specdemo.run(pair, lane.committed[:-1], fresh).rounds[:2]
     assert begun[0].tokens[0].id == lane.committed[-1]
@@ -210,7 +213,7 @@ def test_a_draft_ends_before_the_first_unsure_token(drafter: str, warm: bool, no
             used = raw.proposal.rows or range(len(raw.proposal))
             best = raw.proposal.scores.softmax(-1).amax(-1)[list(used)]
             assert (best >= least).all()
-    assert len(widths) > 2, "it stopped no draft, or all"
+    assert len(widths) > (1 if nodes else 2), "it stopped no draft, or all"
 
 
 # --- early exit -------------------------------------------------------------------------------------------

@@ -135,10 +135,12 @@ def test_a_pair_without_a_head_says_what_to_choose() -> None:
     target = build("llama")
     pair = ModelPair(target, None, None)
     with pytest.raises(
-        SettingsError, match=r"'eagle3' needs an EAGLE-3 head.*choose 'prompt_lookup' or 'early_exit'"
+        SettingsError, match=r"'eagle3' needs an EAGLE-3 head.*choose 'prompt_lookup' or 'suffix' or 'early_exit'"
     ):
         specdemo.run(pair, prompt_ids(5), Settings(drafter="eagle3"))
-    with pytest.raises(SettingsError, match="'eagle3' has no batch; choose 'model' or 'prompt_lookup'"):
+    with pytest.raises(
+        SettingsError, match="'eagle3' has no batch; choose 'model' or 'prompt_lookup' or 'suffix'"
+    ):
         specdemo.run_batch(pair, [prompt_ids(5)], Settings(drafter="eagle3"))
     with pytest.raises(SettingsError, match="for EAGLE-3 head choose 'speculative'"):
         Settings(strategy="assisted", drafter="eagle3")
