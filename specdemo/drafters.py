@@ -153,9 +153,9 @@ def offered_with(parts: Collection[str]) -> list[DrafterInfo]:
 
 
 def rows_with(parts: Collection[str]) -> list[DrafterInfo]:
-    """The drafters in a row that lists show for such a pair."""
+    """The drafters in a row that lists show for such a pair: they end with weights that were trained to draft."""
     firsts = [info for info in DRAFTERS.values() if (info.copies if GGUF in parts else info.leads)]
-    rows = [DRAFTERS[f"{a.name},{b.name}"] for a in firsts for b in DRAFTERS.values() if not b.copies]
+    rows = [DRAFTERS[f"{a.name},{b.name}"] for a in firsts for b in DRAFTERS.values() if b.needs]
     return [row for row in rows if row.fits(parts)]
 
 

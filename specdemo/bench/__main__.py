@@ -48,7 +48,7 @@ def candidates(pair: ModelPair, args: Args) -> dict[str, list[Settings]]:
         chains = [replace(base, drafter=drafter.name, gamma=gamma) for gamma in args.gammas]
         sure = [replace(chain, p_min=least) for chain in chains for least in args.p_mins if drafter.needs]
         if "," in drafter.name:
-            found |= {drafter.name: chains + sure} if drafter.needs else {}
+            found[drafter.name] = chains + sure
             continue
         found[drafter.name] = chains
         found |= {f"{drafter.name}, p_min": sure} if sure else {}

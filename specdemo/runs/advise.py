@@ -128,9 +128,8 @@ def allowed_drafters(
         for name in methods:
             _check(pair, replace(settings, drafter=name, tree_nodes=0))
         return list(dict.fromkeys(methods))
-    # Rows end with trained weights: what copies better than a model that was not trained for it is no question.
-    rows = [info.name for info in rows_with(pair.parts) if info.needs]
-    return [name for name in (*DRAFTERS, *rows) if _drafts(pair, settings, name)]
+    known = (*DRAFTERS, *(info.name for info in rows_with(pair.parts)))
+    return [name for name in known if _drafts(pair, settings, name)]
 
 
 def _check(pair: ModelPair | GgufPair, settings: Settings) -> None:

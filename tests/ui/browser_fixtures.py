@@ -160,7 +160,7 @@ def brake(monkeypatch: pytest.MonkeyPatch) -> Iterator[Event]:
     """Holds every race in the middle until it is set, so that no test depends on how long a machine takes."""
     over = Event()
 
-    def braked(pairs: Any, prompt: Any, lanes: Any, stop: Event) -> BrakedRace:
+    def braked(pairs: Any, prompt: Any, lanes: Any, stop: Event, earlier: Any) -> BrakedRace:
         return BrakedRace(race(pairs, prompt, lanes, stop), over, stop)
 
     monkeypatch.setattr("specdemo.ui.jobs.race.race", braked)

@@ -25,14 +25,17 @@ from starlette.routing import Route
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from specdemo.errors import SpecDemoError
-from specdemo.models.request import ASSETS
+from specdemo.models.request import ASSETS, request_pair
 from specdemo.recording import Recording
+from specdemo.settings import Settings
 from specdemo.ui.api import addresses, gate
 from specdemo.ui.api import visitors as keeping
 from specdemo.ui.api.addresses import Addresses, BoundedConnection, own_hosts, trust_proxies
 from specdemo.ui.api.gate import EVENTS, FORM, OPEN, Gate
 from specdemo.ui.api.visitors import Visitors
+from specdemo.ui.jobs.job import LaneRequest
 from specdemo.ui.jobs.limits import PUBLIC
+from specdemo.ui.jobs.race import race_job
 from specdemo.ui.jobs.session_recordings import HISTORY, SessionRecordings
 from specdemo.ui.jobs.worker import StopSignals
 
@@ -444,6 +447,20 @@ def test_the_history_of_a_visit_is_bounded_and_its_own(recording: Recording) -> 
     assert (kept.get("a"), len(kept.history("a"))) == (None, len(runs))
     kept.forget("a")
     assert (kept.size, kept.sessions()) == (0, set())
+
+
+def test_only_the_visitors_own_outputs_of_the_pair_for_other_prompts_are_copied_from(recording: Recording) -> None:
+    """Guards the earlier outputs of suffix decoding: a secret of somebody else would show in how fast it comes."""
+    kept = SessionRecordings(10**9)
+    lane = LaneRequest(Settings(drafter="suffix"), request_pair("builtin"))
+    kept.keep("a", recording, {})
+    outputs = {tuple(trace.token_ids) for trace in recording.traces}
+    assert {*race_job("another prompt", [lane]).after(kept.runs("a")).earlier} == outputs
+    assert not race_job("another prompt", [lane]).after(kept.runs("b")).earlier
+    assert not race_job(recording.prompt or "", [lane]).after(kept.runs("a")).earlier
+    elsewhere = replace(recording, traces=tuple(replace(t, pair="another") for t in recording.traces))
+    kept.keep("c", elsewhere, {})
+    assert not race_job("another prompt", [lane]).after(kept.runs("c")).earlier
 
 
 class Queue:

@@ -9,7 +9,8 @@ import pytest
 from panels import panel
 
 from specdemo import Settings, SpecDemoError
-from specdemo.settings import ACCEPTANCE_RULES, DRAFTERS, STRATEGIES
+from specdemo.drafters import DRAFTERS, GGUF, PARTS, rows_with
+from specdemo.settings import ACCEPTANCE_RULES, STRATEGIES
 from specdemo.trace import Trace
 from specdemo.ui.state.methods import NO_LANE, UNQUANTIZED, local_methods, method_choices
 from specdemo.ui.state.request import OPTIONS
@@ -29,7 +30,9 @@ def test_every_way_to_decode_and_every_rule_can_be_chosen() -> None:
     names = list(local_methods())
     made = [lane for begin in range(0, len(names), 4) for lane in lanes(*names[begin : begin + 4])]
     assert {s.strategy for s in made} == set(STRATEGIES)
-    assert {s.drafter for s in made if s.strategy == "speculative"} == set(DRAFTERS)
+    rows = {info.name for parts in (PARTS, {*PARTS, GGUF}) for info in rows_with(parts)}
+    assert {"suffix,model", "suffix,eagle3", "prompt_lookup,model"} < rows
+    assert {s.drafter for s in made if s.strategy == "speculative"} == {*DRAFTERS, *rows} - {"prompt_lookup,mtp"}
     for rule, label in ACCEPTANCE_RULES.items():
         temperature = 0.0 if rule == "exact" else 1.0
         lossless = Settings(acceptance=rule, temperature=temperature).lossless
@@ -44,12 +47,14 @@ def test_each_lane_has_its_own_options() -> None:
         {"method": "lookup", "gamma": 9, "lookup_ngram": 2},
         {"method": "early_exit", "gamma": 2, "tree_nodes": "12", "exit_layer": 12},
     )
+    row = {"method": "suffix,draft", "p_min": 0.4, "earlier_outputs": False, "lookup_ngram": 99}
     assert made == [
         Settings(strategy="autoregressive", max_new_tokens=64),
         Settings(gamma=7, adaptive_gamma=True, acceptance="top_k", accept_top_k=5, max_new_tokens=64),
         Settings(drafter="prompt_lookup", gamma=9, lookup_ngram=2, max_new_tokens=64),
         Settings(drafter="early_exit", gamma=2, tree_nodes=12, exit_layer=12, max_new_tokens=64),
     ]
+    assert lanes(row) == [Settings(drafter="suffix,model", p_min=0.4, earlier_outputs=False, max_new_tokens=64)]
 
 
 @pytest.mark.parametrize("method", ["draft", "early_exit", "lookup"])
@@ -127,11 +132,24 @@ def test_lanes_of_one_name_are_told_apart() -> None:
 @pytest.mark.parametrize(
     ("pair", "offered"),
     [
-        (({"draft"}, False), ["plain", "draft", "lookup", "early_exit", "assisted", "assisted_lookup"]),
-        ((set(), False), ["plain", "lookup", "early_exit", "assisted_lookup"]),
+        (
+            ({"draft"}, False),
+            ["plain", "draft", "lookup", "suffix", "early_exit", "suffix,draft", "assisted", "assisted_lookup"],
+        ),
+        ((set(), False), ["plain", "lookup", "suffix", "early_exit", "assisted_lookup"]),
         (
             ({"draft"}, True),
-            ["plain", UNQUANTIZED, "draft", "lookup", "early_exit", "assisted", "assisted_lookup"],
+            [
+                "plain",
+                UNQUANTIZED,
+                "draft",
+                "lookup",
+                "suffix",
+                "early_exit",
+                "suffix,draft",
+                "assisted",
+                "assisted_lookup",
+            ],
         ),
     ],
 )

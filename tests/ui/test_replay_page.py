@@ -25,6 +25,7 @@ from browsing import (
 from made_traces import lane_of
 from playwright.sync_api import Page, expect
 from recorded import HOSTILE
+from toys import endless_pair, prompt_ids
 
 import specdemo
 from specdemo import Recording, Settings, Trace
@@ -96,6 +97,24 @@ def test_a_saved_file_plays_to_the_end_without_a_network(offline: Callable[[Path
     expect(rejected).to_be_visible()
     page.locator("[data-role=show-rejected]").uncheck()
     expect(rejected).to_be_hidden()
+
+
+def test_a_round_says_who_of_a_row_drafted_it(offline: Callable[[Path], Page], tmp_path: Path) -> None:
+    """In the record, in its token's details, and as a mark above the timeline."""
+    settings = Settings(drafter="suffix,model", gamma=4, max_new_tokens=48)
+    trace = specdemo.run(endless_pair("llama"), [*prompt_ids(9)] * 2, settings)
+    assert specdemo.Trace.from_json(trace.to_json()) == trace
+    by = [round_.drafter for round_ in trace.rounds]
+    assert {"suffix", "model"} <= set(by)
+    specdemo.export_html([trace], tmp_path / "replay.html")
+    page = offline(tmp_path / "replay.html")
+    wait_for_phase(page, "done")
+    first = sum(len(round_.tokens) for round_ in trace.rounds[: by.index("suffix")])
+    page.locator("[data-lane='0'] .t").nth(first).hover()
+    expect(page.locator("[data-role=tip]")).to_contain_text("by suffix decoding")
+    marks = page.evaluate("document.querySelector('[data-role=timeline]').data.at(-1).x.length")
+    assert marks == by.count("suffix")
+    expect(page.locator("[data-key=copied]")).to_be_visible()
 
 
 def test_a_replay_keeps_lane_time_and_can_be_steered(offline: Callable[[Path], Page], tmp_path: Path) -> None:
