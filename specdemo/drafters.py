@@ -152,11 +152,11 @@ def offered_with(parts: Collection[str]) -> list[DrafterInfo]:
     return [info for info in DRAFTERS.values() if info.fits(parts)]
 
 
-def rows_with(parts: Collection[str]) -> list[DrafterInfo]:
-    """The drafters in a row that lists show for such a pair: they end with weights that were trained to draft."""
+def all_with(parts: Collection[str]) -> list[DrafterInfo]:
+    """These, and the drafters in a row that lists show: they end with weights that were trained to draft."""
     firsts = [info for info in DRAFTERS.values() if (info.copies if GGUF in parts else info.leads)]
-    rows = [DRAFTERS[f"{a.name},{b.name}"] for a in firsts for b in DRAFTERS.values() if b.needs]
-    return [row for row in rows if row.fits(parts)]
+    rows = (DRAFTERS[f"{a.name},{b.name}"] for a in firsts for b in DRAFTERS.values() if b.needs)
+    return [*offered_with(parts), *(row for row in rows if row.fits(parts))]
 
 
 def only_copies(name: str) -> bool:

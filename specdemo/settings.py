@@ -197,12 +197,6 @@ class Settings:
         return self.strategy == "speculative" and self.tree_nodes != 0
 
     @property
-    def copies_earlier(self) -> bool:
-        """Whether earlier outputs are read."""
-        speculative = self.strategy == "speculative"
-        return speculative and self.earlier_outputs and "earlier_outputs" in DRAFTERS[self.drafter].reads
-
-    @property
     def needs(self) -> str | None:
         """The part of a pair that drafts for this lane, besides the target: as of a drafter's specification."""
         return None if self.strategy == "autoregressive" else DRAFTERS[self.drafter].needs

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader
 
-from specdemo.drafters import DRAFTERS, DrafterInfo, in_a_row
+from specdemo.drafters import DRAFTERS
 from specdemo.errors import SettingsError
 from specdemo.settings import LOSSY_RULES, MAX_LOOKUP_NGRAM, Settings
 
@@ -94,15 +94,6 @@ def engine_lines(
         raise SettingsError("engine", f"{engine!r:.60} is not known; choose one of {', '.join(FRAMEWORKS)}.")
     known = {**UNKNOWN, **models}
     spec = DRAFTERS[settings.drafter] if settings.strategy == "speculative" else None
-    gamma, notes = settings.gamma, list[str]()
-    if (
-        spec is not None
-        and engine == "llama.cpp"
-        and not spec.llama_cpp
-        and (nearest := _copying(spec)) is not None
-    ):
-        notes.append(f"llama.cpp has no {spec.label}; this is {nearest.label}.")
-        spec = nearest
     elsewhere = "" if spec is None else {**DRAFTING.get(spec.name, {}), "llama.cpp": spec.llama_cpp}.get(engine)
     other = "Run it plain, or advise again without this method."
     if elsewhere is None:
@@ -110,6 +101,7 @@ def engine_lines(
     drafts = spec is not None and spec.needs == "draft"
     if drafts and "draft_tokenizer" in models and engine != "transformers":
         return f"# {FRAMEWORKS[engine]} cannot draft with a tokenizer other than the target's. {other}"
+    gamma, notes = settings.gamma, []
     if spec is not None:
         if settings.adaptive_gamma or settings.tree_nodes:
             gamma = fixed_gamma or gamma
@@ -171,14 +163,6 @@ def synthetic_lines(engine: str, rates: Sequence[float]) -> str:
         if how and rates
         else ""
     )
-
-
-def _copying(spec: DrafterInfo) -> DrafterInfo | None:
-    """The drafter with the copies that llama.cpp has in place of those that it has not; None for any other."""
-    copier = next(info for info in DRAFTERS.values() if info.copies and info.llama_cpp)
-    names = [copier.name if DRAFTERS[name].copies else name for name in in_a_row(spec.name)]
-    nearest = DRAFTERS[",".join(dict.fromkeys(names))]
-    return nearest if nearest.llama_cpp else None
 
 
 def _gguf(name: str) -> str:

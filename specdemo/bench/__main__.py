@@ -16,7 +16,7 @@ from typing import Any
 from specdemo.analysis.repetition import loops
 from specdemo.bench.contenders import Contender, Sample, assisted_generate, compared, generate, ours, spread
 from specdemo.bench.harness import Args, Results, columns, interleaved, prompts_of, run_bench, verdict
-from specdemo.drafters import DRAFTERS, in_a_row, offered_with, rows_with
+from specdemo.drafters import DRAFTERS, all_with, in_a_row
 from specdemo.errors import SettingsError
 from specdemo.metrics import counts_of, totals
 from specdemo.models.pair import ModelPair
@@ -44,7 +44,7 @@ def candidates(pair: ModelPair, args: Args) -> dict[str, list[Settings]]:
     rule = "sampling" if args.temperature else "exact"
     base = Settings(max_new_tokens=args.tokens, temperature=args.temperature, acceptance=rule)
     found = {PLAIN: [replace(base, strategy="autoregressive")]}
-    for drafter in (*offered_with(pair.parts), *rows_with(pair.parts)):
+    for drafter in all_with(pair.parts):
         chains = [replace(base, drafter=drafter.name, gamma=gamma) for gamma in args.gammas]
         sure = [replace(chain, p_min=least) for chain in chains for least in args.p_mins if drafter.needs]
         if "," in drafter.name:

@@ -15,6 +15,9 @@ from specdemo.models.pair import ModelPair, device_of
 from specdemo.rounds import Stop
 from specdemo.settings import Settings
 
+Texts = Sequence[Sequence[int]]
+"""Token ids of each."""
+
 
 @dataclass(slots=True, eq=False)
 class RawRound:
@@ -86,7 +89,7 @@ class Lane:
     clock: LaneClock
     stop: Stop | None = None
     committed: list[int] = field(default_factory=list)
-    earlier: Sequence[Sequence[int]] = ()
+    earlier: Texts = ()
 
     def __post_init__(self) -> None:
         self.committed = list(self.prompt_ids)
@@ -132,11 +135,7 @@ class Lane:
 
 
 def new_lane(
-    pair: ModelPair,
-    ids: Sequence[int],
-    settings: Settings,
-    clock: LaneClock | None = None,
-    earlier: Sequence[Sequence[int]] = (),
+    pair: ModelPair, ids: Sequence[int], settings: Settings, clock: LaneClock | None = None, earlier: Texts = ()
 ) -> Lane:
     """A lane that has not begun; rows of a batch share a ``clock``."""
     context = pair.context_for(settings)

@@ -16,7 +16,7 @@ from specdemo.analysis.repetition import loops
 from specdemo.analysis.rows import Run
 from specdemo.decoding.drafters.early_exit import exit_layer_of
 from specdemo.decoding.drafters.registry import check_drafter
-from specdemo.drafters import DRAFTERS, in_a_row, rows_with
+from specdemo.drafters import DRAFTERS, all_with, in_a_row
 from specdemo.errors import SettingsError, quoted
 from specdemo.models.pair import ModelPair, quantization_of
 from specdemo.models.request import ASSETS
@@ -128,8 +128,7 @@ def allowed_drafters(
         for name in methods:
             _check(pair, replace(settings, drafter=name, tree_nodes=0))
         return list(dict.fromkeys(methods))
-    known = (*DRAFTERS, *(info.name for info in rows_with(pair.parts)))
-    return [name for name in known if _drafts(pair, settings, name)]
+    return [info.name for info in all_with(pair.parts) if _drafts(pair, settings, info.name)]
 
 
 def _check(pair: ModelPair | GgufPair, settings: Settings) -> None:

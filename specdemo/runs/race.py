@@ -8,6 +8,7 @@ from dataclasses import replace
 from threading import Event
 from typing import Any
 
+from specdemo.decoding.lane import Texts
 from specdemo.errors import ServerError, SettingsError, SpecDemoError
 from specdemo.models.pair import ModelPair
 from specdemo.rounds import Round
@@ -29,7 +30,7 @@ def race(
     prompt: Prompt,
     lanes: Sequence[Settings],
     stop: Event | None = None,
-    earlier: Sequence[Sequence[int]] = (),
+    earlier: Texts = (),
 ) -> Race:
     """Decode the prompt once for each settings; yields (lane, round).
 
@@ -70,7 +71,7 @@ class Race(Iterator[tuple[int, Round]]):
         prompt: Prompt,
         lanes: Sequence[Settings],
         stop: Event | None = None,
-        earlier: Sequence[Sequence[int]] = (),
+        earlier: Texts = (),
     ) -> None:
         self._lanes = [stream(p, prompt, s, stop, earlier) for p, s in zip(pairs, lanes, strict=True)]
         self._events = _interleave(self._lanes, stop)
@@ -150,7 +151,7 @@ def repeat_race(
     lanes: Sequence[Settings],
     repeats: int = REPEATS,
     stop: Event | None = None,
-    earlier: Sequence[Sequence[int]] = (),
+    earlier: Texts = (),
 ) -> Generator[tuple[float, ...]]:
     """Run a race ``repeats`` times; yields each lane's decode speed, tokens a second, after every run.
 

@@ -15,7 +15,7 @@ from specdemo.decoding.drafters.base import Drafter
 from specdemo.decoding.drafters.registry import aux_layers_for, check_drafter, open_drafter
 from specdemo.decoding.engines.base import Runner
 from specdemo.decoding.engines.open import open_target
-from specdemo.decoding.lane import Lane, RawRound, new_lane
+from specdemo.decoding.lane import Lane, RawRound, Texts, new_lane
 from specdemo.decoding.recorder import Recorder
 from specdemo.decoding.speculative import autoregressive, speculative
 from specdemo.errors import SettingsError
@@ -37,10 +37,7 @@ OWN_DECODING = "transformers decodes this lane itself"
 
 
 def run(
-    pair: ModelPair | ServedPair | None,
-    prompt: Prompt,
-    settings: Settings | None = None,
-    earlier: Sequence[Sequence[int]] = (),
+    pair: ModelPair | ServedPair | None, prompt: Prompt, settings: Settings | None = None, earlier: Texts = ()
 ) -> Trace:
     """Decode one prompt to the end.
 
@@ -68,7 +65,7 @@ def stream(
     prompt: Prompt,
     settings: Settings | None = None,
     stop: Event | None = None,
-    earlier: Sequence[Sequence[int]] = (),
+    earlier: Texts = (),
 ) -> LocalLane | ServerLane:
     """The same run a round at a time. Closing the iterator frees its caches, or breaks off a server's answer.
 
@@ -141,7 +138,7 @@ class LocalLane(Iterator[Round]):
         ids: Sequence[int],
         settings: Settings,
         stop: Event | None = None,
-        earlier: Sequence[Sequence[int]] = (),
+        earlier: Texts = (),
     ) -> None:
         if settings.strategy != "autoregressive":
             check_drafter(pair, settings)

@@ -275,7 +275,7 @@ def test_every_line_has_the_form_its_engine_reads(drafter: str) -> None:
             assert flags["--speculative-num-draft-tokens"] == "7", "the last token itself is one of them"
         else:
             types = flags["--spec-type"].split(",")
-            assert len(types) == len({name.replace("suffix", "prompt_lookup") for name in drafter.split(",")})
+            assert len(types) == len(drafter.split(","))
             assert {*types} <= {"draft-simple", "ngram-simple", "draft-eagle3", "draft-mtp"}
             assert "6" in (flags.get("--spec-draft-n-max"), flags.get("--spec-ngram-simple-size-m"))
     with pytest.raises(specdemo.SettingsError, match="choose one of transformers, vllm"):
@@ -300,7 +300,7 @@ OWN_TOKENIZER = {"models": {**MODELS, "draft_tokenizer": "gpt2"}}
             "llama.cpp",
             Settings(drafter="suffix,model"),
             {},
-            "# llama.cpp has no suffix decoding, else draft model",
+            "# llama.cpp has no suffix decoding, else draft",
         ),
         ("vllm", Settings(p_min=0.4), {}, "# Measured with p_min 0.4, which is not set here."),
         (

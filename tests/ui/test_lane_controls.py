@@ -9,7 +9,7 @@ import pytest
 from panels import panel
 
 from specdemo import Settings, SpecDemoError
-from specdemo.drafters import DRAFTERS, GGUF, PARTS, rows_with
+from specdemo.drafters import GGUF, PARTS, all_with
 from specdemo.settings import ACCEPTANCE_RULES, STRATEGIES
 from specdemo.trace import Trace
 from specdemo.ui.state.methods import NO_LANE, UNQUANTIZED, local_methods, method_choices
@@ -30,9 +30,9 @@ def test_every_way_to_decode_and_every_rule_can_be_chosen() -> None:
     names = list(local_methods())
     made = [lane for begin in range(0, len(names), 4) for lane in lanes(*names[begin : begin + 4])]
     assert {s.strategy for s in made} == set(STRATEGIES)
-    rows = {info.name for parts in (PARTS, {*PARTS, GGUF}) for info in rows_with(parts)}
-    assert {"suffix,model", "suffix,eagle3", "prompt_lookup,model"} < rows
-    assert {s.drafter for s in made if s.strategy == "speculative"} == {*DRAFTERS, *rows} - {"prompt_lookup,mtp"}
+    names = {info.name for parts in (PARTS, {*PARTS, GGUF}) for info in all_with(parts)}
+    assert {"suffix,model", "suffix,eagle3", "prompt_lookup,model"} < names
+    assert {s.drafter for s in made if s.strategy == "speculative"} == names - {"prompt_lookup,mtp"}
     for rule, label in ACCEPTANCE_RULES.items():
         temperature = 0.0 if rule == "exact" else 1.0
         lossless = Settings(acceptance=rule, temperature=temperature).lossless

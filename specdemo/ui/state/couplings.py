@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from specdemo.drafters import first_choice, offered_with, rows_with
+from specdemo.drafters import all_with, first_choice
 from specdemo.models.request import catalog, is_public
 from specdemo.runs.beside import can_write
 from specdemo.settings import ACCEPTANCE_RULES
@@ -28,8 +28,7 @@ def choices_left(name: str, values: Values) -> list[tuple[str, str]] | None:
         exact = values[MODE] == GREEDY
         return [(label, rule) for rule, label in ACCEPTANCE_RULES.items() if exact or rule != "exact"]
     if name == DRAFTER:
-        parts = _parts(values)
-        return [(spec.label, spec.name) for spec in (*offered_with(parts), *rows_with(parts))]
+        return [(spec.label, spec.name) for spec in all_with(_parts(values))]
     if name not in METHOD_PARAMETERS:
         return None
     return method_choices(

@@ -9,17 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from specdemo.drafters import (
-    DEFAULT_DRAFTER,
-    DRAFTERS,
-    GGUF,
-    PARTS,
-    DrafterInfo,
-    first_choice,
-    in_a_row,
-    offered_with,
-    rows_with,
-)
+from specdemo.drafters import DEFAULT_DRAFTER, DRAFTERS, GGUF, PARTS, DrafterInfo, all_with, first_choice, in_a_row
 from specdemo.servers.catalog import label_of, offered
 from specdemo.settings import LLAMA_CPP
 
@@ -80,16 +70,15 @@ class Method:
 def local_methods() -> dict[str, Method]:
     """The methods of this machine by name, in the order of lists: plain, ours by drafter, transformers'."""
     assisted = [info for info in DRAFTERS.values() if info.assisted]
-    drafters = [*DRAFTERS.values(), *rows_with(PARTS)]
     methods = (
         Method(PLAIN, "Plain: the target alone", "autoregressive"),
         Method(UNQUANTIZED, "Plain: unquantised target", "autoregressive"),
-        *(Method(method_of(i.name), f"Speculative: {i.label}", "speculative", i) for i in drafters),
+        *(Method(method_of(i.name), f"Speculative: {i.label}", "speculative", i) for i in all_with(PARTS)),
         *(Method(method_of(i.name, "assisted"), f"transformers: {i.label}", "assisted", i) for i in assisted),
     )
     drafts = {"draft", "head", GGUF}  # an MTP head is not written into the files of a pair
     beside = [Method(f"{BESIDE}plain", "llama.cpp: plain", "autoregressive", engine=LLAMA_CPP)]
-    for i in (*offered_with(drafts), *rows_with(drafts)):
+    for i in all_with(drafts):
         name = f"{BESIDE}{method_of(i.name)}"
         beside.append(Method(name, f"llama.cpp: {i.label}", "speculative", i, engine=LLAMA_CPP))
     return {method.name: method for method in (*methods, *beside)}

@@ -21,7 +21,7 @@ import torch
 from pydantic import BaseModel, Field
 from pydantic.fields import FieldInfo
 
-from specdemo.drafters import DRAFTERS, PARTS, first_choice, rows_with
+from specdemo.drafters import PARTS, all_with, first_choice
 from specdemo.losslessness.certify import RUNS, TOKENS
 from specdemo.models.request import ASSETS, DTYPES, QUANTIZATIONS, catalog, is_public
 from specdemo.runs.prompts import by_domain
@@ -195,7 +195,7 @@ class Losslessness(BaseModel):
     drafter: str = _control(
         lambda: first_choice(PARTS).name,
         "Drafts with",
-        choices=lambda: {spec.name: spec.label for spec in (*DRAFTERS.values(), *rows_with(PARTS))},
+        choices=lambda: {spec.name: spec.label for spec in all_with(PARTS)},
     )
     temperature: float = _control(1.0, "Temperature", least=0.05, most=2)
     runs: int = _control(RUNS, "Pairs of runs", least=25, most=1000)

@@ -9,6 +9,7 @@ from typing import Any
 import gradio as gr
 from fastapi import Response
 
+from specdemo.drafters import DRAFTERS
 from specdemo.errors import SpecDemoError
 from specdemo.recording import Recording
 from specdemo.ui.jobs.job import JobState, Paces
@@ -92,8 +93,8 @@ def create_race_tab(
         return race_job(request.prompt, request.lane_requests())
 
     def of_visit(job: RaceJob, session: str) -> RaceJob:
-        copying = any(lane.settings.copies_earlier for lane in job.lanes)
-        return job.after(recordings.runs(session)) if copying else job
+        read = any("earlier_outputs" in DRAFTERS[lane.settings.drafter].reads for lane in job.lanes)
+        return job.after(recordings.runs(session)) if read else job
 
     def show(states: Iterator[JobState], session: str) -> Iterator[Updates]:
         for state in states:
