@@ -111,9 +111,9 @@ class Proposal:
     drafter: str | None = None
 
     @staticmethod
-    def known(ids: Sequence[int], scores: torch.Tensor | None = None, source: int | None = None) -> Proposal:
+    def known(ids: Sequence[int], scores: torch.Tensor | None = None) -> Proposal:
         """Tokens chosen with certainty, whose ids the host knows already."""
-        return Proposal(torch.tensor(ids, dtype=torch.long), None, scores, source)
+        return Proposal(torch.tensor(ids, dtype=torch.long), None, scores)
 
     def __len__(self) -> int:
         return len(self.tokens)
