@@ -101,6 +101,8 @@ def _traits(settings: Settings, header: dict[str, Any]) -> dict[str, str]:
         "gamma": _gamma(settings) if drafts else "",
         "layers": _layers(settings) if drafts else "",
         "ngram": f"matches of {settings.lookup_ngram}" if drafts else "",
+        "sure": f"p_min {settings.p_min:g}" if drafts else "",
+        "earlier": f"earlier outputs {'on' if settings.earlier_outputs else 'off'}" if drafts else "",
         "rule": _rule(settings) if ours else "",
         "weights": header.get("weights", ""),
     }
@@ -152,6 +154,7 @@ def _header(settings: Settings, server: str | None, alone: bool) -> dict[str, An
         return {"title": "Plain", "detail": "target only", **marks}
     spec = DRAFTERS[settings.drafter]
     gamma = "adaptive γ" if settings.adaptive_gamma else _gamma(settings)
+    gamma += f", p_min {settings.p_min:g}" if settings.p_min else ""
     if settings.strategy == "assisted":
         own = "its own γ" if settings.adaptive_gamma else gamma
         title, detail = "transformers", f"{spec.label}, {own}"
