@@ -30,7 +30,8 @@ from specdemo.models.request import ASSETS
 from specdemo.runs.single import run
 from specdemo.settings import Settings
 
-SHAPE = {"n_embd": 256, "n_layer": 12, "n_head": 4, "vocab_size": 4096}
+SHAPE: dict[str, Any] = {"n_embd": 256, "n_layer": 12, "n_head": 4, "vocab_size": 4096}
+NO_ENDS: dict[str, Any] = {"bos_token_id": None, "eos_token_id": None, "tie_word_embeddings": False}
 TURNS, FILE, DOCUMENT, CHANGED = 10, 400, 2000, 0.01
 LOOKS = 50
 MOST, LEAST_GAIN = 0.01, 1.3
@@ -43,7 +44,7 @@ EARLIER = "suffix, earlier outputs"
 def spelling(answer: Sequence[int], begin: int, length: int) -> ModelPair:
     """A target that says ``answer`` behind a prompt of ``begin`` tokens, and reads ``length`` at most."""
     torch.manual_seed(0)
-    model = GPT2LMHeadModel(GPT2Config(**SHAPE, n_positions=length, eos_token_id=None, tie_word_embeddings=False))
+    model = GPT2LMHeadModel(GPT2Config(**SHAPE, **NO_ENDS, n_positions=length))
     with torch.no_grad():
         words = torch.nn.functional.normalize(torch.randn_like(model.lm_head.weight), dim=1)
         model.lm_head.weight.copy_(words)
@@ -58,7 +59,8 @@ def spelling(answer: Sequence[int], begin: int, length: int) -> ModelPair:
 def tokens_of(source: str, count: int) -> list[int]:
     """The first so many tokens of a file of this project."""
     tokenizer = AutoTokenizer.from_pretrained(ASSETS / "builtin" / "target")
-    return list(tokenizer((Path(specdemo.__file__).parent / source).read_text())["input_ids"])[:count]
+    text = (Path(specdemo.__file__).parent / source).read_text()
+    return list(tokenizer(text, add_special_tokens=False, truncation=True, max_length=count)["input_ids"])
 
 
 def edited(text: Sequence[int], random: Random) -> list[int]:
