@@ -6,7 +6,8 @@ import heapq
 from array import array
 from bisect import bisect_right
 from collections.abc import Sequence
-from itertools import chain
+from itertools import accumulate, chain
+from operator import mul
 from typing import Any
 
 import torch
@@ -86,6 +87,10 @@ class Trust:
         place = bisect_right(self._lengths, length) - 1
         return min(self._right[place] / self._tested[place], 1.0)
 
+    def most(self, length: int, depth: int) -> float:
+        """Tokens to be kept of so many, if all places go on with them."""
+        return sum(accumulate((self.of(length + level) for level in range(depth)), mul))
+
     def learn(self, length: int, share: float, right: bool) -> None:
         """A token was right or not, with which a ``share`` of the places go on."""
         place = bisect_right(self._lengths, length) - 1
@@ -137,9 +142,10 @@ class CopyingDrafter(Drafter):
             places: list[int] = []
             for n in reversed(self._lengths):
                 longer, places = places, index.find(committed, n, PLACES if self._counts else 1)
-                if places and places != longer:
+                known = best[0].expected or 0.0
+                if places and places != longer and self._trust.most(n, depth) > known:
                     copy = self._grow(index, places, n, depth, nodes, siblings)
-                    best = max(best, copy, key=lambda each: each[0].expected or 0.0)
+                    best = copy if (copy[0].expected or 0.0) > known else best
                     if not self._counts:
                         break
         self._path = best[1]
