@@ -30,9 +30,9 @@ from specdemo.models.request import ASSETS
 from specdemo.runs.single import run
 from specdemo.settings import Settings
 
-SHAPE: dict[str, Any] = {"n_embd": 256, "n_layer": 12, "n_head": 4, "vocab_size": 4096}
+SHAPE: dict[str, Any] = {"n_embd": 192, "n_layer": 32, "n_head": 4, "vocab_size": 4096}  # as the builtin target
 NO_ENDS: dict[str, Any] = {"bos_token_id": None, "eos_token_id": None, "tie_word_embeddings": False}
-TURNS, FILE, DOCUMENT, CHANGED = 10, 400, 2000, 0.01
+TURNS, FILE, DOCUMENT, CHANGED = 10, 300, 2000, 0.01
 LOOKS = 50
 MOST, LEAST_GAIN = 0.01, 1.3
 """Of a target step a look without a match may take; of prompt lookup's speed-up earlier outputs must give."""
