@@ -54,7 +54,9 @@ def test_each_lane_has_its_own_options() -> None:
         Settings(drafter="prompt_lookup", gamma=9, lookup_ngram=2, max_new_tokens=64),
         Settings(drafter="early_exit", gamma=2, tree_nodes=12, exit_layer=12, max_new_tokens=64),
     ]
-    assert lanes(row) == [Settings(drafter="suffix,model", p_min=0.4, earlier_outputs=False, max_new_tokens=64)]
+    assert lanes(row) == [
+        Settings(drafter="suffix,model", gamma=4, p_min=0.4, earlier_outputs=False, max_new_tokens=64)
+    ]
 
 
 @pytest.mark.parametrize("method", ["draft", "early_exit", "lookup"])

@@ -25,10 +25,10 @@ from browsing import (
 from made_traces import lane_of
 from playwright.sync_api import Page, expect
 from recorded import HOSTILE
-from toys import endless_pair, prompt_ids
+from toys import adversary, build, prompt_ids
 
 import specdemo
-from specdemo import Recording, Settings, Trace
+from specdemo import ModelPair, Recording, Settings, Trace
 from specdemo.analysis.wording import claim, factor, trend_of
 from specdemo.rounds import Candidate
 from specdemo.ui.jobs.session_recordings import RoundStreams
@@ -102,7 +102,8 @@ def test_a_saved_file_plays_to_the_end_without_a_network(offline: Callable[[Path
 def test_a_round_says_who_of_a_row_drafted_it(offline: Callable[[Path], Page], tmp_path: Path) -> None:
     """In the record, in its token's details, and as a mark above the timeline."""
     settings = Settings(drafter="suffix,model", gamma=4, max_new_tokens=48)
-    trace = specdemo.run(endless_pair("llama"), [*prompt_ids(9)] * 2, settings)
+    target = build("llama", eos=None)
+    trace = specdemo.run(ModelPair(target, adversary(target)), [*prompt_ids(9)] * 2, settings)
     assert specdemo.Trace.from_json(trace.to_json()) == trace
     by = [round_.drafter for round_ in trace.rounds]
     assert {"suffix", "model"} <= set(by)
