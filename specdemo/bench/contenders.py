@@ -13,6 +13,7 @@ from unittest.mock import patch
 import torch
 
 from specdemo.decoding.clock import synchronize
+from specdemo.decoding.lane import Texts
 from specdemo.models.pair import ModelPair
 from specdemo.runs.single import run
 from specdemo.servers.gguf import GgufPair
@@ -79,11 +80,11 @@ def now(device: torch.device) -> float:
     return time.perf_counter()
 
 
-def ours(pair: ModelPair | GgufPair, settings: Settings) -> Contender:
-    """This project's decoding of token ids, or of a text, as llama.cpp takes it."""
+def ours(pair: ModelPair | GgufPair, settings: Settings, earlier: Texts = ()) -> Contender:
+    """This project's decoding of token ids, or of a text, as llama.cpp takes it, after ``earlier`` outputs."""
 
     def decode(ids: Sequence[int] | str) -> Sample:
-        trace = run(pair, ids if isinstance(ids, str) else list(ids), settings)
+        trace = run(pair, ids if isinstance(ids, str) else list(ids), settings, earlier)
         return Sample(trace.token_ids, trace.rounds[-1].seconds, trace)
 
     return decode

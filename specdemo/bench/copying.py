@@ -22,7 +22,7 @@ import torch
 from transformers import AutoTokenizer, GPT2Config, GPT2LMHeadModel
 
 import specdemo
-from specdemo.bench.contenders import Sample
+from specdemo.bench.contenders import Sample, ours
 from specdemo.bench.harness import Args, Results, columns, interleaved, run_bench, verdict
 from specdemo.decoding.drafters.copying import LENGTHS, CopyingDrafter
 from specdemo.models.pair import ModelPair
@@ -71,19 +71,14 @@ def edited(text: Sequence[int], random: Random) -> list[int]:
     return new
 
 
-def _sample(*given: Any) -> Sample:
-    trace = run(*given)
-    return Sample(trace.token_ids, trace.rounds[-1].seconds, trace)
-
-
 def session(name: str, turns: Sequence[tuple[list[int], list[int]]], lanes: Mapping[str, Settings]) -> Results:
     """The lanes' speed-ups and tokens a round over all turns, each a prompt and its answer."""
     found: dict[str, list[Sample]] = {lane: [] for lane in ("plain", *lanes)}
     for turn, (prompt, answer) in enumerate(turns):
-        given = spelling(answer, len(prompt), len(prompt) + len(answer) + 20), prompt
+        pair = spelling(answer, len(prompt), len(prompt) + len(answer) + 20)
         wanted = {n: replace(s, max_new_tokens=len(answer)) for n, s in {"plain": PLAIN, **lanes}.items()}
         earlier = [before for _, before in turns[:turn]]
-        runs = {lane: partial(_sample, *given, settings, earlier) for lane, settings in wanted.items()}
+        runs = {lane: partial(ours(pair, settings, earlier), prompt) for lane, settings in wanted.items()}
         for lane, samples in interleaved(runs, 1, int(turn == 0)).items():
             assert samples[0].ids == answer, "the target did not spell its answer"
             found[lane] += samples
