@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -11,14 +12,14 @@ from corpus_files import write_corpus
 from toys import endless_pair
 
 from specdemo.bench import __main__ as by_domain
-from specdemo.bench import sizes
+from specdemo.bench import copying, sizes
 from specdemo.bench.contenders import Sample, assisted_generate, compared, generate
 from specdemo.bench.harness import columns, interleaved, run_bench
 from specdemo.bench.random_models import SHAPES
 from specdemo.errors import SettingsError, SpecDemoError
 from specdemo.models.pair import ModelPair
 
-DRAFTERS = {"model", "prompt_lookup", "early_exit"}
+DRAFTERS = {"model", "prompt_lookup", "suffix", "early_exit", "suffix,model", "model, p_min"}
 
 
 @pytest.fixture
@@ -29,7 +30,15 @@ def on_toys(text_pair: ModelPair, monkeypatch: pytest.MonkeyPatch) -> pytest.Mon
 
 
 def args(**changed: object) -> Namespace:
-    common = {"pair": "a toy", "gammas": [3], "nodes": [0], "tuning": 1, "tokens": 12, "prompts": 2}
+    common = {
+        "pair": "a toy",
+        "gammas": [3],
+        "nodes": [0],
+        "tuning": 1,
+        "tokens": 12,
+        "prompts": 2,
+        "p_mins": [0.1],
+    }
     return Namespace(**{**common, "temperature": 0.0, "corpus": None, **changed})
 
 
@@ -40,12 +49,24 @@ def test_every_drafter_is_compared_with_plain_decoding(on_toys: pytest.MonkeyPat
     for domain in found["domains"]:
         assert domain["identical"]
         assert domain["over_transformers"].keys() == set(by_domain.OVER_TRANSFORMERS)
-        assert domain["methods"].keys() == DRAFTERS | {"model, tree", "early_exit, tree"}
+        assert domain["methods"].keys() == DRAFTERS | {"model, tree", "early_exit, tree", "suffix, tree"}
+        (row,) = domain["rows"]
+        assert (row["row"], row["part"] in {"model", "suffix", "model, p_min"}) == ("suffix,model", True)
         for name, row in domain["methods"].items():
             assert sorted(row["per_position"], reverse=True) == row["per_position"]
             assert row["tree_nodes"] == (4 if "tree" in name else 0)
             assert row["speedup"]["low"] <= row["speedup"]["median"] <= row["speedup"]["high"]
     assert "plain over generate" in by_domain.table(found)
+
+
+def test_a_session_copies_from_its_earlier_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guards the target that spells its answer, and that a turn reads the answers before it."""
+    monkeypatch.setitem(copying.SHAPE, "n_layer", 1)
+    answer = list(range(5, 45))
+    lanes = {"suffix": copying.SUFFIX, copying.EARLIER: replace(copying.SUFFIX, earlier_outputs=True)}
+    found = copying.session("two turns", [([1, 2, 3], answer), ([1, 2, 4], answer)], lanes)
+    assert found["suffix"]["tau"] == 1.0
+    assert found[copying.EARLIER]["tau"] > 2
 
 
 def test_settings_are_chosen_on_other_prompts(on_toys: pytest.MonkeyPatch, text_pair: ModelPair) -> None:
