@@ -10,7 +10,7 @@ from specdemo.analysis.advice import AdviceReport
 from specdemo.analysis.engine_lines import FRAMEWORKS
 from specdemo.analysis.speedup import speedup_of
 from specdemo.analysis.sweep_report import SweepReport
-from specdemo.drafters import DRAFTERS
+from specdemo.drafters import GGUF, PARTS, all_with
 from specdemo.errors import PromptError, SettingsError, SpecDemoError
 from specdemo.models.request import catalog, request_pair
 from specdemo.recording import Recording
@@ -30,7 +30,8 @@ SWEEP_TOKENS = 64
 
 def settings_type() -> type:
     """The type of one lane's settings for the endpoints' schema: any fields of :class:`specdemo.Settings`."""
-    names = {"strategy": STRATEGIES, "drafter": tuple(DRAFTERS), "acceptance": tuple(ACCEPTANCE_RULES)}
+    drafters = tuple(dict.fromkeys(i.name for parts in (PARTS, {*PARTS, GGUF}) for i in all_with(parts)))
+    names = {"strategy": STRATEGIES, "drafter": drafters, "acceptance": tuple(ACCEPTANCE_RULES)}
     choices = {name: Literal[choices] for name, choices in names.items()}  # type: ignore[valid-type]
     make: Any = TypedDict
     return make("LaneSettings", {**get_type_hints(Settings), **choices}, total=False)
