@@ -32,7 +32,7 @@ from specdemo.settings import Settings
 
 SHAPE: dict[str, Any] = {"n_embd": 192, "n_layer": 32, "n_head": 4, "vocab_size": 4096}  # as the builtin target
 NO_ENDS: dict[str, Any] = {"bos_token_id": None, "eos_token_id": None, "tie_word_embeddings": False}
-TURNS, FILE, DOCUMENT, CHANGED = 10, 300, 2000, 0.01
+TURNS, FILE, DOCUMENT, CHANGED = 10, 200, 2000, 0.01
 LOOKS = 50
 MOST, LEAST_GAIN = 0.01, 1.3
 """Of a target step a look without a match may take; of prompt lookup's speed-up earlier outputs must give."""
@@ -74,12 +74,12 @@ def edited(text: Sequence[int], random: Random) -> list[int]:
 def session(name: str, turns: Sequence[tuple[list[int], list[int]]], lanes: Mapping[str, Settings]) -> Results:
     """The lanes' speed-ups and tokens a round over all turns, each a prompt and its answer."""
     found: dict[str, list[Sample]] = {lane: [] for lane in ("plain", *lanes)}
-    for turn, (prompt, answer) in enumerate(turns):
+    for turn, (prompt, answer) in enumerate(turns):  # every lane warms its models up before its clock
         pair = spelling(answer, len(prompt), len(prompt) + len(answer) + 20)
         wanted = {n: replace(s, max_new_tokens=len(answer)) for n, s in {"plain": PLAIN, **lanes}.items()}
         earlier = [before for _, before in turns[:turn]]
         runs = {lane: partial(ours(pair, settings, earlier), prompt) for lane, settings in wanted.items()}
-        for lane, samples in interleaved(runs, 1, int(turn == 0)).items():
+        for lane, samples in interleaved(runs, 1, warm_up=0).items():
             assert samples[0].ids == answer, "the target did not spell its answer"
             found[lane] += samples
     seconds = {lane: sum(1 / (s.decode_speed or 1.0) for s in some) for lane, some in found.items()}
