@@ -73,6 +73,8 @@ def test_the_first_window_has_twenty_controls_and_runs_from_the_keyboard(
     expect(page.locator("#copy-link")).to_be_visible()
     about = page.locator("[data-role=about]")
     expect(about).to_contain_text("A language model writes one token")
+    # Back from the length, which is further down.
+    page.locator("#run").evaluate("e => { for (; e; e = e.parentElement) e.scrollTop = 0; }")
     aimed = page.locator("#run").bounding_box()
     page.locator("#prompt textarea").fill("Once upon a time\n" * 30)
     page.keyboard.press("Tab")
