@@ -19,6 +19,8 @@ from specdemo.errors import (
 )
 from specdemo.losslessness.certificate import Certificate
 from specdemo.losslessness.certify import certify, stream_certificate
+from specdemo.losslessness.deployment_check import DeploymentCheck
+from specdemo.losslessness.deployments import compare_deployments
 from specdemo.losslessness.greedy_check import GreedyCheck, check_greedy
 from specdemo.metrics import Metrics
 from specdemo.models.eagle3_head import Eagle3Head

@@ -96,7 +96,7 @@ def main() -> None:
     found["sweep"] = [ended.phase, ended.message, runs]
     *_, ended = states(BatchJob([PROMPT], LaneRequest(SETTINGS, pair), 2))
     found["batch"] = [ended.phase, tokens_of(ended.result, 2)]
-    *_, ended = states(CheckJob(PROMPT, LaneRequest(SETTINGS, pair), 1, TOKENS))
+    *_, ended = states(CheckJob((PROMPT,), LaneRequest(SETTINGS, pair), 1, TOKENS))
     found["check"] = [ended.phase, ended.result.outcome if ended.result else ended.message]
     stop, long = Stop(), Settings(strategy="autoregressive", max_new_tokens=900, ignore_eos=True)
     for ended in states(race(long, long), stop):

@@ -54,13 +54,17 @@ def add_advise(parser: argparse.ArgumentParser) -> None:
 def _add_common(
     parser: argparse.ArgumentParser, default: str, without: tuple[str, ...], run: Callable[[Any], None]
 ) -> None:
-    parser.add_argument("prompts", nargs="*", help=f"texts; - reads the input. Default: {default}")
-    more = "more prompts: .txt, one a line, or .jsonl, as of MT-Bench and Spec-Bench"
-    parser.add_argument("--prompts-file", metavar="FILE", help=more)
+    add_prompts(parser, default)
     add_exports(parser, FILES)
     add_pair(parser)
     add_settings(parser, without)
     parser.set_defaults(run=run)
+
+
+def add_prompts(parser: argparse.ArgumentParser, default: str) -> None:
+    parser.add_argument("prompts", nargs="*", help=f"texts; - reads the input. Default: {default}")
+    more = "more prompts: .txt, one a line, or .jsonl, as of MT-Bench and Spec-Bench"
+    parser.add_argument("--prompts-file", metavar="FILE", help=more)
 
 
 def run_sweep(args: argparse.Namespace) -> None:
@@ -90,7 +94,7 @@ def _measure(
     tables: Callable[[Any], list[tuple[Sequence[Column], Sequence[Any]]]],
 ) -> None:
     outputs = Outputs(args, FILES)
-    settings, (prompts, kinds) = Settings(**typed_settings(args)), _prompts(args, default)
+    settings, (prompts, kinds) = Settings(**typed_settings(args)), typed_prompts(args, default)
     with loaded_for(args, [settings], outputs.errors) as pair:
         report, interrupt = _followed(stream(pair, prompts, kinds, settings), outputs.errors)
     for shown_columns, rows in tables(report):
@@ -124,7 +128,8 @@ def _followed(runs: Iterator[Any], errors: Console) -> tuple[Any, KeyboardInterr
     return report, interrupt
 
 
-def _prompts(args: argparse.Namespace, default: Sequence[Example]) -> tuple[list[str], list[str]]:
+def typed_prompts(args: argparse.Namespace, default: Sequence[Example]) -> tuple[list[str], list[str]]:
+    """The prompts of the command line, of its file, or else the ``default``; and their kinds."""
     found = [(read_input(prompt), "") for prompt in args.prompts]
     if args.prompts_file:
         with reported(args.prompts_file, "read"):

@@ -109,6 +109,11 @@ class Certificate:
     schema: int = CERTIFICATE_SCHEMA
 
     @property
+    def fraction(self) -> float:
+        """How many of the runs were made, from 0 to 1."""
+        return self.runs / self.budget
+
+    @property
     def p_value(self) -> float:
         """The chance, at most, that evidence as strong as this ever arises where nothing differs."""
         return min(1.0, 1 / self.evidence)
@@ -179,6 +184,10 @@ class Certificate:
         found = self.detectable
         if found is None:
             return ""
+        if found.temperature is not None:
+            warm = self.settings.temperature
+            other = f"A temperature of {warm * found.temperature:.2g} in place of {warm:g}"
+            return f"{other} would have been caught 99 times of 100."
         return (
             f"A rule that took {self.reference} unchecked at {found.share:.0%} of places, which shifts "
             f"{_percent(found.shift)} of the probability there, would have been caught 99 times of 100."

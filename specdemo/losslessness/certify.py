@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
-from dataclasses import InitVar, dataclass, replace
+from abc import ABC, abstractmethod
+from collections.abc import Generator, Sequence
+from dataclasses import replace
 from random import Random
 
 from specdemo.errors import SettingsError
@@ -15,11 +16,10 @@ from specdemo.losslessness.sequential_test import RunEvidence, TestMartingale, d
 from specdemo.models.pair import ModelPair
 from specdemo.runs.batch import can_batch, run_batch
 from specdemo.runs.encode import encode
-from specdemo.runs.single import Prompt, run
+from specdemo.runs.single import Prompt, checked, run
 from specdemo.runs.threads import decoding_threads
 from specdemo.servers.pair import check_here
 from specdemo.settings import Settings
-from specdemo.trace import Trace
 
 RUNS, TOKENS, ERROR_RATE = 250, 12, 0.001
 PROMPT = "Tell a story of a little girl named Lily."  # can go on in many ways; of a list no test can say anything
@@ -61,52 +61,91 @@ def stream_certificate(
     runs: int = RUNS,
     tokens: int = TOKENS,
     error_rate: float = ERROR_RATE,
-) -> Iterator[Certificate]:
+) -> Generator[Certificate]:
     """The same a few pairs of runs at a time: what is known so far, and last the verdict.
 
     What ``certify`` raises is raised here at once, not at the first pair.
     """
-    certifier = Certifier(pair, prompt, settings, runs, tokens, error_rate)
-
-    def steps() -> Iterator[Certificate]:
-        while not certifier.done:
-            certifier.step()
-            yield certifier.certificate()
-
-    return steps()
+    check_test(settings, runs, tokens, error_rate)
+    check_here([settings], "this test")
+    return certificates(ModelRuns(pair, prompt, settings, tokens), runs, error_rate)
 
 
-@dataclass
-class Certifier:
-    """A test under way. Arguments and errors are those of :func:`certify`."""
+class RunSource(ABC):
+    """Where the pairs of runs of a test come from; ``exact`` as of ``sequential_test.gains``."""
 
-    pair: ModelPair
-    prompt: InitVar[Prompt]
-    settings: Settings
-    runs: int = RUNS
-    tokens: int = TOKENS
-    error_rate: float = ERROR_RATE
+    reference = "the likeliest token"
 
-    def __post_init__(self, prompt: Prompt) -> None:
-        pair, settings, tokens = self.pair, self.settings, self.tokens
-        _check(settings, self.runs, tokens, self.error_rate)
-        self.ids = encode(pair, prompt, settings.chat, [settings])
+    def __init__(self, name: str, ids: Sequence[int], settings: Settings, *, exact: bool, at_once: int) -> None:
+        self.name, self.ids, self.settings, self.exact, self.at_once = name, tuple(ids), settings, exact, at_once
+        self.texts = dict[int, str]()  # of the tokens that came so far
+        self._seeds = Random(settings.seed)
+
+    @abstractmethod
+    def pairs(self, count: int) -> list[tuple[RunEvidence, RunEvidence]]:
+        """The evidence of so many more pairs of runs, plain and to be judged."""
+
+    def seeded(self, count: int) -> list[list[Settings]]:
+        """Of each pair the plain and the other run, each with a seed of its own.
+
+        Two runs of one seed would share their first token and be no independent pair.
+        """
+        both = (replace(self.settings, strategy="autoregressive"), self.settings)
+        return [[replace(s, seed=self._seeds.getrandbits(62)) for s in both] for _ in range(count)]
+
+
+class ModelRuns(RunSource):
+    """Runs of a pair in this process, from one prompt."""
+
+    def __init__(self, pair: ModelPair, prompt: Prompt, settings: Settings, tokens: int) -> None:
+        ids = encode(pair, prompt, settings.chat, [settings])
         context = pair.context_for(settings)
-        if context is not None and len(self.ids) + tokens > context:
+        if context is not None and len(ids) + tokens > context:
             raise SettingsError(
                 "tokens",
-                f"the prompt's {len(self.ids):,} and {tokens} more do not fit in this pair's context of "
+                f"the prompt's {len(ids):,} and {tokens} more do not fit in this pair's context of "
                 f"{context:,}; shorten the prompt or the runs.",
             )
-        self.settings = replace(settings, max_new_tokens=tokens)
-        self._seeds = Random(settings.seed)
+        settings = replace(settings, max_new_tokens=tokens)
+        exact = pair.dtype == "float32" and pair.quantization is None
+        at_once = AT_ONCE if exact and can_batch(pair, settings) else 1
+        super().__init__(pair.name, ids, settings, exact=exact, at_once=at_once)
+        self._pair = pair
         self._collector: EvidenceCollector | None = None
-        self._exact = pair.dtype == "float32" and pair.quantization is None
-        self._at_once = AT_ONCE if self._exact and can_batch(pair, settings) else 1
-        self._martingale = TestMartingale(exact=self._exact)
+
+    def pairs(self, count: int) -> list[tuple[RunEvidence, RunEvidence]]:
+        """As rows of a batch, where that is the same: eight take no longer than two."""
+        with decoding_threads(self._pair):
+            if self._collector is None:
+                self._collector = EvidenceCollector(self._pair, self.ids, self.settings)
+                self.reference = "the draft's token" if self._collector.drafts else self.reference
+            sides = []
+            for lanes in zip(*self.seeded(count), strict=True):
+                if count == 1:
+                    traces = [run(self._pair, self.ids, lanes[0])]
+                else:
+                    traces = run_batch(self._pair, [self.ids] * count, list(lanes))
+                self.texts |= {t.id: t.text for tr in traces for t in tr.output if t.id is not None and t.text}
+                sides.append([self._collector.evidence(trace.token_ids) for trace in traces])
+        return [*zip(*sides, strict=True)]
+
+
+def certificates(source: RunSource, runs: int, error_rate: float) -> Generator[Certificate]:
+    """What is known after every few pairs of a source, and last the verdict."""
+    tested = Certifier(source, runs, error_rate)
+    while not tested.done:
+        tested.step()
+        yield tested.certificate()
+
+
+class Certifier:
+    """A test under way: ``runs`` pairs of a source at most, at a rate of false alarms."""
+
+    def __init__(self, source: RunSource, runs: int, error_rate: float) -> None:
+        self.source, self.runs, self.error_rate = source, runs, error_rate
+        self._martingale = TestMartingale(exact=source.exact)
         self._evidence: list[tuple[RunEvidence, RunEvidence]] = []
         self._alike = False
-        self._texts: dict[int, str] = {}
         self._seconds = 0.0
 
     @property
@@ -121,56 +160,36 @@ class Certifier:
     def step(self) -> None:
         """Make a few more pairs of runs; they count one by one, up to a verdict."""
         begin = time.perf_counter()
-        with decoding_threads(self.pair):
-            if self._collector is None:
-                self._collector = EvidenceCollector(self.pair, self.ids, self.settings)
-            for traces in self._pairs(min(self._at_once, self.runs - self._martingale.pairs)):
-                plain, speculative = (self._collector.evidence(trace.token_ids) for trace in traces)
-                self._evidence.append((plain, speculative))
-                for trace in traces:
-                    self._texts |= {t.id: t.text for t in trace.output if t.id is not None and t.text}
-                self._martingale.update(plain, speculative)
-                if self._differs:
-                    break
-                if self._martingale.pairs == LOOK_PAIRS < self.runs:
-                    plain_runs = [plain for plain, _ in self._evidence]
-                    self._alike = too_alike(plain_runs, self.runs, self.error_rate)
+        for pair in self.source.pairs(min(self.source.at_once, self.runs - self._martingale.pairs)):
+            self._evidence.append(pair)
+            self._martingale.update(*pair)
+            if self._differs:
+                break
+            if self._martingale.pairs == LOOK_PAIRS < self.runs:
+                plain_runs = [plain for plain, _ in self._evidence]
+                self._alike = too_alike(plain_runs, self.runs, self.error_rate)
         self._seconds += time.perf_counter() - begin
-
-    def _pairs(self, count: int) -> Iterator[tuple[Trace, Trace]]:
-        """That many (plain, speculative) runs; several are rows of a batch, as eight take no longer than two."""
-        # Each run has a seed of its own: two runs of one seed would share their first token and be no
-        # independent pair.
-        both = (replace(self.settings, strategy="autoregressive"), self.settings)
-        wanted = [[replace(s, seed=self._seeds.getrandbits(62)) for s in both] for _ in range(count)]
-        if count == 1:
-            plain, speculative = wanted[0]
-            yield run(self.pair, self.ids, plain), run(self.pair, self.ids, speculative)
-            return
-        batches = (run_batch(self.pair, [self.ids] * count, list(rows)) for rows in zip(*wanted, strict=True))
-        yield from zip(*batches, strict=True)
 
     def certificate(self) -> Certificate:
         """What is known so far; runs no model."""
-        pairs = self._martingale.pairs
+        pairs, source = self._martingale.pairs, self.source
         runs = [run_ for pair in self._evidence[:POWER_PAIRS] for run_ in pair]
-        power = None if self._differs else detectable(runs, pairs, self.error_rate, exact=self._exact)
+        power = None if self._differs else detectable(runs, pairs, self.error_rate, exact=source.exact)
         verdict: Conclusion = "passes" if self.done and power and not self._alike else "undecided"
-        drafts = self._collector is not None and self._collector.drafts
         return Certificate(
             verdict="differs" if self._differs else verdict,
-            settings=self.settings,
+            settings=source.settings,
             runs=pairs,
             budget=self.runs,
-            tokens=self.settings.max_new_tokens,
+            tokens=source.settings.max_new_tokens,
             evidence=self._martingale.peak,
             error_rate=self.error_rate,
             detectable=power,
-            reference="the draft's token" if drafts else "the likeliest token",
+            reference=source.reference,
             tables=(self._table("All tokens after the first"), self._table("The second token", 1)),
             seconds=self._seconds,
-            pair=self.pair.name,
-            prompt_ids=tuple(self.ids),
+            pair=source.name,
+            prompt_ids=source.ids,
             alike=self._alike,
         )
 
@@ -179,14 +198,12 @@ class Certifier:
         plain, speculative = (
             [token for pair in self._evidence for token in pair[side].tokens[:most]] for side in (0, 1)
         )
-        return count_tokens(title, plain, speculative, self._texts)
+        return count_tokens(title, plain, speculative, self.source.texts)
 
 
-def _check(settings: Settings, runs: int, tokens: int, error_rate: float) -> None:
-    if not isinstance(settings, Settings):
-        raise SettingsError("settings", f"must be a specdemo.Settings, not {type(settings).__name__}.")
-    check_here([settings], "this test")
-    if settings.greedy:
+def check_test(settings: Settings, runs: int, tokens: int, error_rate: float) -> None:
+    """Raises SettingsError of what cannot be tested."""
+    if checked(settings).greedy:
         raise SettingsError(
             "temperature",
             "0 is greedy: every run gives the same text, so one is enough; use check_greedy on its trace, or "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 
 from specdemo.decoding.drafters.registry import spec_of
@@ -11,7 +12,7 @@ from specdemo.decoding.engines.eager import EagerRunner
 from specdemo.decoding.lane import new_lane
 from specdemo.decoding.sampling import Sampler
 from specdemo.drafters import only_copies
-from specdemo.losslessness.sequential_test import RunEvidence
+from specdemo.losslessness.sequential_test import RunEvidence, run_evidence
 from specdemo.models.pair import ModelPair
 from specdemo.settings import Settings
 
@@ -71,22 +72,8 @@ class EvidenceCollector:
         """The evidence of a run's tokens (n,) without the first, which is the prefill's in any strategy."""
         p = self._target.probabilities(ids)
         # In float64, which Apple's GPUs lack.
-        reference = self._reference(ids, p)[1:].cpu().double()
-        p = p[1:].cpu().double()
-        chosen = torch.tensor(list(ids)[1:], dtype=torch.long).unsqueeze(-1)
-
-        def payoff(g: torch.Tensor) -> torch.Tensor:
-            return g.gather(1, chosen).squeeze(-1) - (p * g).sum(-1)
-
-        p_chosen, r_chosen = (rows.gather(1, chosen).squeeze(-1) for rows in (p, reference))
-        # At the edge of top-k or top-p rounding may cut off what the lane did not: no evidence.
-        payoffs = [torch.where(p_chosen > 0, r_chosen / p_chosen - 1, 0.0), payoff(reference)]
-        payoffs += [payoff(reference / torch.maximum(p, reference).clamp(min=1e-30)), payoff(p)]
-        return RunEvidence(
-            tokens=tuple(ids[1:]),
-            payoffs=torch.stack(payoffs).numpy(),
-            distance=float((p - reference).abs().sum(-1).mean() / 2) if len(p) else 0.0,
-        )
+        law, reference = (rows[1:].cpu().double().numpy() for rows in (p, self._reference(ids, p)))
+        return run_evidence(ids[1:], law, reference, np.array(ids[1:], dtype=int))
 
     def _reference(self, ids: Sequence[int], p: torch.Tensor) -> torch.Tensor:
         if self._draft is not None:

@@ -31,6 +31,9 @@ SHARES = (0.01, 0.02, 0.03, 0.05, 0.07, 0.1, 0.14, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0)
 """Of unchecked tokens: faults that a test may be said to find."""
 STRENGTHS = (0.05, 0.15, 0.4, 0.9)
 """λ of the suspected faults, for each payoff."""
+WARMTHS = (1.05, 1.1, 1.15, 1.2, 1.3, 1.5, 2.0)
+"""Temperatures, as multiples of the right one, that a test of deployments may be said to find."""
+RANGE = 5.0  # of log p: tokens less probable than exp(−5) count alike
 FAULTS = 7 * len(STRENGTHS)  # each payoff with either sign, but for the first
 
 
@@ -43,13 +46,42 @@ class RunEvidence:
         payoffs: (4, n) z of each token. The first is reference(x)/p(x) − 1, of a rule that takes tokens of the
             reference unchecked. The others are g(x) − Σₓ p(x)·g(x), which lie between −1 and 1, for g the
             reference's probability (with λ = 1 the rule ``naive``), min(1, reference(x)/p(x)) (with λ = 1 a rule
-            that draws from p, and not from the residual, after a rejection) and p itself (a sharper output).
+            that draws from p, and not from the residual, after a rejection) and log p over :data:`RANGE` (a
+            sharper output, as of a lower temperature or a top-k).
         distance: mean over the places of the total variation distance between reference and p.
+        warmer: log Π r/p over the tokens, of r as p is at each of :data:`WARMTHS`; empty where none is sought.
     """
 
     tokens: tuple[int, ...]
     payoffs: np.ndarray
     distance: float
+    warmer: tuple[float, ...] = ()
+
+
+def run_evidence(
+    tokens: Sequence[int], p: np.ndarray, reference: np.ndarray, chosen: np.ndarray, *, warmer: bool = False
+) -> RunEvidence:
+    """The evidence of a run's n tokens: ``p`` and ``reference`` are (n, choices), ``chosen`` (n,) indexes them."""
+    places = np.arange(len(chosen))
+
+    def payoff(g: np.ndarray) -> np.ndarray:
+        return g[places, chosen] - (p * g).sum(-1)
+
+    own = p[places, chosen]
+    # At the edge of top-k or top-p rounding may cut off what the lane did not: no evidence.
+    unchecked = np.where(own > 0, reference[places, chosen] / np.maximum(own, 1e-30) - 1, 0.0)
+    logs = np.log(np.maximum(p, math.exp(-RANGE))) / RANGE
+    payoffs = [unchecked, payoff(reference), payoff(reference / np.maximum(np.maximum(p, reference), 1e-30))]
+    tempered = [p ** (1 / factor) for factor in WARMTHS] if warmer else []
+    return RunEvidence(
+        tokens=tuple(tokens),
+        payoffs=np.stack([*payoffs, payoff(logs)]),
+        distance=float(np.abs(p - reference).sum(-1).mean() / 2) if len(p) else 0.0,
+        warmer=tuple(
+            float(np.log(np.where(own > 0, r[places, chosen] / r.sum(-1) / np.maximum(own, 1e-30), 1.0)).sum())
+            for r in tempered
+        ),
+    )
 
 
 def likelihood_ratios(run: RunEvidence) -> np.ndarray:
@@ -98,10 +130,12 @@ class Detectable:
         share: of the places at which the faulty rule takes its token from the reference, unchecked.
         shift: of the probability that this moves at a place: ``share`` times the total variation distance between
             reference and p.
+        temperature: of deployments in place of both, which are 0 then: the least, as a multiple of the right one.
     """
 
     share: float
     shift: float
+    temperature: float | None = None
 
 
 def too_alike(runs: Sequence[RunEvidence], pairs: int, error_rate: float) -> bool:
@@ -115,7 +149,7 @@ def too_alike(runs: Sequence[RunEvidence], pairs: int, error_rate: float) -> boo
 
 
 def detectable(runs: Sequence[RunEvidence], pairs: int, error_rate: float, *, exact: bool) -> Detectable | None:
-    """The smallest fault of :data:`SHARES` that this test would have caught within ``pairs`` pairs.
+    """The smallest of :data:`SHARES`, or :data:`WARMTHS`, that this test would have caught within ``pairs`` pairs.
 
     A faulty rule draws from (1 − s)·p + s·reference at each place. Runs of p, weighted by what this makes of their
     probability, are runs of that rule, so they give the mean μ and the deviation σ of what a pair adds to a
@@ -131,15 +165,20 @@ def detectable(runs: Sequence[RunEvidence], pairs: int, error_rate: float, *, ex
     distance = float(np.mean([run.distance for run in runs])) if runs else 0.0
     if distance == 0.0:
         return None
+    if runs[0].warmer:
+        faults = [Detectable(0.0, 0.0, factor) for factor in WARMTHS]
+        likely = np.exp([run.warmer for run in runs]).T
+    else:
+        faults = [Detectable(share, share * distance) for share in SHARES]
+        likely = np.array([[np.prod(1 + share * run.payoffs[0]) for run in runs] for share in SHARES])
     ratios = np.array([likelihood_ratios(run) for run in runs])
     gained = gains(np.roll(ratios, 1, axis=0), ratios, exact=exact)
-    for share in SHARES:
-        weights = np.array([np.prod(1 + share * run.payoffs[0]) for run in runs])
+    for fault, weights in zip(faults, likely, strict=True):
         if weights.sum() ** 2 <= 20 * (weights**2).sum():  # Kish's effective sample size
             return None  # so strong a fault cannot be made of these runs
-        weights /= weights.sum()
+        weights = weights / weights.sum()
         mean = weights @ gained
         deviation = np.sqrt(weights @ (gained - mean) ** 2)
         if (pairs * mean - 2.33 * math.sqrt(pairs) * deviation).max() >= math.log(FAULTS / error_rate):
-            return Detectable(share, share * distance)
+            return fault
     return None

@@ -39,6 +39,7 @@ class Connection:
     def __init__(self, pair: ServerPair, strategy: str) -> None:
         self._root = pair.url_of(strategy).removesuffix("/v1")
         self._sockets: list[Any] = []
+        self._pages: dict[str, Any] = {}
         self.aborted = False
         headers = {"Accept-Encoding": "identity"}  # a small body could unfold to any size
         if pair.api_key:
@@ -56,7 +57,8 @@ class Connection:
         Raises:
             Refused: another status than success.
         """
-        request = self._http.build_request("POST", self._root + path, json=body)
+        # llama.cpp closes the connection after a stream, whatever it says.
+        request = self._http.build_request("POST", self._root + path, json=body, headers={"Connection": "close"})
         response = self._http.send(request, stream=True)
         if not response.is_success:
             raise Refused(_read(response, SIDE_SECONDS))
@@ -82,26 +84,27 @@ class Connection:
         return self._small("GET", path, seconds)
 
     def page(self, path: str) -> Any:
-        """The JSON at a path; None if there is none.
+        """The JSON at a path, asked for once; None if there is none.
 
         Raises:
             httpx2.HTTPError: nobody is there.
         """
-        # Over a connection of its own, since a server that fails at a page may cut the connection.
-        response = self._small("GET", path, headers={"Connection": "close"})
-        try:
-            return parsed(response.content) if response.is_success else None
-        except Malformed:
-            return None
+        if path not in self._pages:
+            # Over a connection of its own, since a server that fails at a page may cut the connection.
+            response = self._small("GET", path, headers={"Connection": "close"})
+            self._pages[path] = None
+            with suppress(Malformed):
+                self._pages[path] = parsed(response.content) if response.is_success else None
+        return self._pages[path]
 
-    def post(self, path: str, body: dict[str, Any]) -> Any:
+    def post(self, path: str, body: dict[str, Any], seconds: float | None = None) -> Any:
         """The JSON of the response to a small request with a JSON body.
 
         Raises:
             Refused: another status than success.
             Malformed: it is no JSON.
         """
-        response = self._small("POST", path, json=body)
+        response = self._small("POST", path, seconds, json=body)
         if not response.is_success:
             raise Refused(response)
         return parsed(response.content)

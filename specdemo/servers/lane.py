@@ -284,6 +284,7 @@ class Reader(Thread):
                 if error.status not in REFUSED_PARAMETERS or not attempts:
                     raise
                 continue
+            self.response.sent = self._request.path, body
             if left_out:
                 note = f"the server does not take all of {', '.join(left_out)}, so none was sent."
                 self.response.notes.append(note)

@@ -69,6 +69,12 @@ class Chunk:
         return "".join(self.texts)
 
 
+def unstreamed(body: dict[str, Any]) -> dict[str, Any]:
+    """The parameters of a request, for an answer that comes whole."""
+    of_streams = ("stream_options", "timings_per_token")
+    return {name: value for name, value in body.items() if name not in of_streams} | {"stream": False}
+
+
 @dataclass(slots=True)
 class Response:
     """What was received so far."""
@@ -81,6 +87,7 @@ class Response:
     prefill_seconds: float | None = None  # as the server's own clock measured them; None if it does not say
     decode_seconds: float | None = None
     incomplete: str | None = None  # why the response broke off; None if it did not
+    sent: tuple[str, dict[str, Any]] = ("", {})  # path and body of the request that was answered
     notes: list[str] = field(default_factory=list)  # sentences for people on what the server does not know
 
     @property
@@ -91,6 +98,26 @@ class Response:
     def has_ids(self) -> bool:
         """Whether every token came with its id."""
         return bool(self.chunks) and all(c.ids is not None and None not in c.ids for c in self.chunks)
+
+    @property
+    def whole(self) -> tuple[str, dict[str, Any]]:
+        """The request, as it would be sent for an answer that comes whole."""
+        return self.sent[0], unstreamed(self.sent[1])
+
+    @property
+    def ids(self) -> list[int]:
+        """Its token ids; none unless every token came with one."""
+        return [i for chunk in self.chunks for i in chunk.ids or () if i is not None] if self.has_ids else []
+
+    @property
+    def token_texts(self) -> list[str]:
+        """The text of each of :attr:`ids`; that of a chunk that came whole stands with its last."""
+        each = [(len(c.ids or ()), c) for c in self.chunks]
+        return [t for n, c in each for t in (c.texts if len(c.texts) == n else [""] * (n - 1) + [c.text])]
+
+    @property
+    def text(self) -> str:
+        return "".join(chunk.text for chunk in self.chunks)
 
     @property
     def counts_tokens(self) -> bool:

@@ -299,7 +299,7 @@ def test_prompts_and_their_kinds_are_read_from_lines_and_json_lines(tmp_path: Pa
 
 
 def test_files_of_benchmarks_are_read_as_they_are(tmp_path: Path) -> None:
-    """Guards MT-Bench's, Spec-Bench's and SPEED-Bench's turns, a list as prompt, and conversations."""
+    """Guards MT-Bench's, Spec-Bench's, SPEED-Bench's and DeepSpec's turns, a list as prompt, and conversations."""
     said = [
         ("system", "Be brief."),
         ("user", "Hi"),
@@ -312,6 +312,8 @@ def test_files_of_benchmarks_are_read_as_they_are(tmp_path: Path) -> None:
         {"question_id": 81, "category": "writing", "turns": ["A blog.", "Shorter."], "reference": ["x"]},
         {"prompt": ["One", "Two"], "prompt_id": 3, "category": "math"},
         {"messages": messages, "kind": "chat", "category": "other"},
+        {"question_id": "a1", "category": "coding", "sub_category": "c", "turns": ["Sort."], "multiturn": False},
+        {"turns": ["2 + 2?"], "task_id": "gsm8k/1"},
     ]
     file = tmp_path / "question.jsonl"
     file.write_text("\n".join(map(json.dumps, records)), encoding="utf-8")
@@ -322,8 +324,9 @@ def test_files_of_benchmarks_are_read_as_they_are(tmp_path: Path) -> None:
         ("One", "math"),
         ("One\n\nTwo", "math"),
     ]
-    assert [kind for _, kind in found[4:]] == ["chat", "chat"]
-    assert [messages_of(prompt) for prompt, _ in found[4:]] == [messages[:2], messages[:4]]
+    assert [kind for _, kind in found[4:6]] == ["chat", "chat"]
+    assert [messages_of(prompt) for prompt, _ in found[4:6]] == [messages[:2], messages[:4]]
+    assert found[6:] == [("Sort.", "coding"), ("2 + 2?", "")]
     assert messages_of("Hi") == [{"role": "user", "content": "Hi"}]
 
 

@@ -15,6 +15,7 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
+import torch
 from scripted import Exchange, ScriptedServer
 
 from specdemo import ModelPair, Round, Settings, Token, Trace
@@ -57,6 +58,7 @@ class FakeVLLM(ScriptedServer):
         model: str = "toy",
         key: str | None = None,  # that requests need
         ids: bool = True,  # whether it knows ``return_token_ids``
+        listing: bool = False,  # whether it tells the likeliest tokens
         strict: bool = False,  # refuse parameters it does not know (400), as some servers do
         merge: float = 0.0,  # the chance that a chunk waits for the next, as under load
         pause: float = 0.0,  # seconds between chunks
@@ -64,7 +66,7 @@ class FakeVLLM(ScriptedServer):
         fault_after: int = 3,  # chunks, where the fault breaks a stream
     ) -> None:
         self.pair, self.deployed, self.level, self.model, self.key = pair, deployed, level, model, key
-        self.ids, self.strict, self.merge, self.pause = ids, strict, merge, pause
+        self.ids, self.strict, self.merge, self.pause, self.listing = ids, strict, merge, pause, listing
         self.fault, self.fault_after = fault, fault_after
         self.going_on = threading.Event()  # answers wait for it after ``fault_after`` chunks
         self.going_on.set()
@@ -189,7 +191,19 @@ class FakeVLLM(ScriptedServer):
             return _refuse(exchange, 404, f"The model `{request['model']}` does not exist.")
         if self.strict and unknown:
             return _refuse(exchange, 400, f"unexpected parameters: {sorted(unknown)}")
+        if not request["stream"] and self.listing:
+            return exchange.reply({"choices": [{"logprobs": {"top_logprobs": self.likeliest(request)}}]})
         return self._stream(exchange, request)
+
+    @torch.no_grad()
+    def likeliest(self, request: dict[str, Any]) -> list[dict[str, float]]:
+        """Of each token of a greedy output the likeliest, as vLLM names them."""
+        ids, found = list(request["prompt"]), []
+        for _ in range(request["max_tokens"]):
+            top = self.pair.target(torch.tensor([ids])).logits[0, -1].log_softmax(-1).topk(request["logprobs"])
+            found.append({f"token_id:{i}": p for p, i in zip(top[0].tolist(), top[1].tolist(), strict=True)})
+            ids.append(int(top[1][0]))
+        return found
 
     def _stream(self, exchange: Exchange, request: dict[str, Any]) -> None:
         chat = "messages" in request

@@ -13,6 +13,8 @@ from scripted import Exchange, ScriptedServer
 import specdemo
 from specdemo import PromptError, ServerError, ServerPair, Settings, SettingsError, Trace
 from specdemo.servers.engines.table import SERVER_KINDS
+from specdemo.servers.failures import Malformed
+from specdemo.servers.logprobs import places_of
 
 ANSWERS = Path(__file__).parents[1] / "data" / "servers"
 LANE = Settings(engine="server", max_new_tokens=8)
@@ -132,3 +134,31 @@ def test_a_field_of_another_type_is_told(name: str, field: str) -> None:
     stream = json.loads((ANSWERS / f"{name}.json").read_text(encoding="utf-8"))["stream"]
     with Recorded(name, stream=[{**stream[-1], field: "x"}]) as server, pytest.raises(ServerError, match=field):
         specdemo.run(server.pair, PROMPT, LANE)
+
+
+LIKELIEST = [
+    {"completion_probabilities": [{"top_logprobs": [{"id": 5, "token": " a", "logprob": -0.5}]}]},  # llama.cpp
+    {"choices": [{"logprobs": {"tokens": ["x"], "top_logprobs": [{"token_id:5": -0.5}]}}]},  # vLLM
+    {
+        "choices": [
+            {"logprobs": {"content": [{"token": " a", "top_logprobs": [{"token": " a", "logprob": -0.5}]}]}}
+        ]
+    },
+    {"logprobs": [{"token": " a", "logprob": -0.5, "top_logprobs": [{"token": " a", "logprob": -0.5}]}]},  # Ollama
+    {"meta_info": {"output_top_logprobs": [[[-0.5, 5, " a"]]]}},  # SGLang
+]
+
+
+@pytest.mark.parametrize("answer", LIKELIEST)
+def test_log_probabilities_are_read_in_every_engines_shape(answer: dict[str, Any]) -> None:
+    ((found,),) = places_of(answer)
+    assert found.logprob == -0.5
+    assert found.id == 5 or found.text == " a"
+
+
+@pytest.mark.parametrize(
+    "answer", [{}, [], {"logprobs": [3]}, {"logprobs": [{"top_logprobs": [{"token": "a", "logprob": "no"}]}]}]
+)
+def test_what_is_no_log_probability_is_malformed(answer: Any) -> None:
+    with pytest.raises(Malformed):
+        places_of(answer)

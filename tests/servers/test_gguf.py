@@ -419,3 +419,11 @@ def test_the_command_line_races_them(files: dict[str, Path], capsys: pytest.Capt
     main(["race", PROMPT, "--pair", named(files, "target", "draft"), "--gamma", "3", "--max-new-tokens", "16"])
     assert "llama.cpp" in capsys.readouterr().out
     assert processes() <= before
+
+
+def test_its_servers_are_compared_and_the_lines_say_how_to_start_them(served: GgufPair) -> None:
+    found = specdemo.compare_deployments(served, PROMPT, replace(DRAFTED, max_new_tokens=12))
+    assert found.outcome == "identical", found.text
+    started = [line for line in found.reproduction().splitlines() if line.startswith("# start: llama-server ")]
+    assert ["draft.gguf" in line for line in started] == [False, True]
+    assert str(served.files["target"]) not in found.to_json()

@@ -6,8 +6,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
+from fake_vllm import FakeVLLM
+from toys import endless_pair, prompt_ids
 
-from specdemo import Round, Settings, Token, Trace
+import specdemo
+from specdemo import ModelPair, Round, ServerPair, Settings, Token, Trace
 from specdemo.analysis.diagnosis import explain_race
 from specdemo.losslessness.compare import compare
 from specdemo.recording import Recording
@@ -139,3 +142,30 @@ def test_a_replay_shows_what_is_known_of_the_server() -> None:
     assert "totals from the server's own record. it said so." in facts["Speculative"]
     assert "gamma 5" not in facts["Speculative"], "the server has a γ of its own"
     assert '"verify_seconds"' not in "".join(value["rounds"])
+
+
+def test_vllm_deployments_are_told_apart_by_ids_and_log_probabilities() -> None:
+    """Greedy and sampled, against the same weights with a draft, and against other weights."""
+    pair = endless_pair("llama")
+    other = ModelPair(pair.draft, pair.target, None)
+    warm = Settings(temperature=0.8, acceptance="sampling")
+    with (
+        FakeVLLM(pair, listing=True) as base,
+        FakeVLLM(pair, Settings(gamma=3)) as same,
+        FakeVLLM(other, Settings(gamma=3)) as strange,
+    ):
+        for deployed, greedy, sampled in (
+            (same, ("identical", "tie"), "undecided"),
+            (strange, "diverged", "differs"),
+        ):
+            served = ServerPair(base.url, deployed.url, "toy")
+            prompts = [prompt_ids(9), prompt_ids(7)]
+            found = specdemo.compare_deployments(served, prompts, Settings(max_new_tokens=24))
+            assert found.outcome in greedy
+            assert found.engines[0] == "vLLM"
+            tested = specdemo.compare_deployments(served, prompts, warm, 400 if deployed is strange else 8, 8)
+            assert tested.outcome == sampled
+    parted = found.decisive.difference
+    assert parted.gap > found.rounding
+    assert parted.own.id != parted.other.id
+    assert len(parted.prefix_ids) == parted.position

@@ -232,6 +232,11 @@ def test_the_command_line_runs_races_and_sweeps_on_a_server(
         assert "γ = 3" in typed("sweep", "Hello", "--server", "server")
         mixed = ("--lane", "server=server", "--lane", "strategy=autoregressive")
         assert "Lane 1, toy on server" in typed("race", "Hello", *mixed)
+        kept_check = tmp_path / "check.json"
+        assert "identical: Both wrote the same 12" in typed(
+            "compare", "Hello", "--server", "server", "--json", str(kept_check)
+        )
+        assert "127.0.0.1" not in kept_check.read_text()
         assert main(["run", "Hello", "--server", "nope"]) == 2
         assert "not configured" in capsys.readouterr().err
     traces = specdemo.Recording.load(kept).traces

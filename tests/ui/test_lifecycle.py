@@ -157,7 +157,7 @@ JOBS = [
     (RaceJob(PROMPT, (ASSISTED,)), RuntimeError, "The run failed: RuntimeError. Press Run to try again."),
     (BatchJob([PROMPT], DRAFTED, 2), KeyboardInterrupt, "KeyboardInterrupt"),
     (MeasureJob([PROMPT], DRAFTED, gammas=(2,)), SystemExit, "SystemExit"),
-    (CheckJob(PROMPT, DRAFTED, 1, 2), SystemExit, "SystemExit"),
+    (CheckJob((PROMPT,), DRAFTED, 1, 2), SystemExit, "SystemExit"),
 ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 
@@ -164,8 +165,28 @@ def test_a_failing_server_gives_its_sentence_and_run_works_again(
     assert "accepted" in kinds(page, 0)
 
 
+def test_both_deployments_are_checked_for_the_same_output(page: Page, address: str) -> None:
+    """The Losslessness tab, when the pair is a server: greedy outputs, then sampled ones."""
+    own = "losslessness.prompts=own&losslessness.own=Once+upon+a+time&losslessness.mode=greedy&length=8"
+    page.goto(f"{address}?pair=server%3Abig&tab=losslessness&{own}")
+    expect(page.locator(".losslessness-intro")).to_contain_text("Both deployments write every prompt")
+    expect(page.locator("#losslessness-rule")).to_be_hidden()
+    expect(page.locator("#losslessness-plan")).to_contain_text("4 runs of at most 8 tokens of 1 prompt")
+    page.locator("#losslessness-start").click()
+    view = page.locator("#losslessness-view")
+    expect(view.locator("[data-verdict=identical]")).to_be_visible()
+    expect(view.locator("tbody tr")).to_have_count(1)
+    expect(view).to_contain_text("Both wrote the same 8 tokens of 1 prompt")
+    view.get_by_text("To reproduce it").click()
+    expect(view.locator("pre")).to_contain_text('curl -sS "$BASELINE/v1/')
+    assert json.loads(download(page, "#losslessness-save"))["outcome"] == "identical"
+    page.locator("#losslessness-mode").get_by_text("sampled").click()
+    page.locator("#losslessness-start").click()
+    expect(view).to_contain_text("'Big one' gives no log-probabilities, without which")
+
+
 def test_what_needs_the_models_says_so_and_a_sweep_measures_the_server(page: Page, address: str) -> None:
-    """No γ to choose and none to draw; batches and checks ask for another pair."""
+    """No γ to choose and none to draw; batches ask for another pair."""
     page.goto(f"{address}?pair=server%3Abig&sweep.tokens=8&sweep.repeats=1&tab=sweep")
     expect(page.locator("#sweep-drafts")).to_contain_text("Measures Big one as it was started")
     expect(page.locator("#sweep-from")).to_be_hidden()
@@ -174,21 +195,18 @@ def test_what_needs_the_models_says_so_and_a_sweep_measures_the_server(page: Pag
     expect(page.locator("#sweep-headline")).to_contain_text("the speed of its baseline")
     expect(page.locator("#sweep-table tbody tr")).to_have_count(1)
     expect(page.locator("#sweep-speedup")).to_be_hidden()
-    needing = (
-        ("Batch", "#batch-measure", "#batch-drafts"),
-        ("Losslessness", "#losslessness-start", "#losslessness-plan"),
-    )
-    for tab, start, said in needing:
-        page.get_by_role("tab", name=tab).click()
-        expect(page.locator(start)).to_be_disabled()
-        expect(page.locator(said)).to_contain_text("Big one is a server, and this needs the models here")
+    page.get_by_role("tab", name="Batch").click()
+    expect(page.locator("#batch-measure")).to_be_disabled()
+    expect(page.locator("#batch-drafts")).to_contain_text("Big one is a server, and this needs the models here")
     choose(page, "pair", "builtin: target 17M, draft")
+    page.get_by_role("tab", name="Losslessness").click()
     expect(page.locator("#losslessness-plan")).to_contain_text("runs of at most")
     page.locator("#losslessness-start").click()
     choose(page, "pair", "Frail · server")  # one deployment gives one lane
     page.locator("#stop").click()
     expect(page.locator("#stop")).to_be_disabled()
-    expect(page.locator("#losslessness-start")).to_be_disabled()
+    page.locator("#losslessness-start").click()
+    expect(page.locator("#losslessness-view")).to_contain_text("has no baseline_url")
     expect(page.locator("#lane2-method input")).to_have_value("None")
     choose(page, "pair", "builtin: target 17M, draft")
     expect(page.locator("#lane2-method input")).to_have_value("Speculative: EAGLE-3 head")

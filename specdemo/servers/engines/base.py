@@ -57,6 +57,7 @@ class Engine(ABC):
     name: ClassVar[str]  # for people
     owner: ClassVar[str]  # what it writes as ``owned_by`` into its list of models; empty for any
     mark: ClassVar[str] = ""  # a page that only it has, if others write the same
+    about: ClassVar[str] = ""  # a page with its version
 
     def __init__(self, connection: Connection, wanted: Wanted) -> None:
         self.connection, self.wanted = connection, wanted
@@ -76,6 +77,10 @@ class Engine(ABC):
         Raises:
             Refused, Malformed, httpx2.HTTPError: the server does not answer these.
         """
+
+    def listing(self, path: str) -> dict[str, Any]:
+        """Parameters with which a whole answer at ``path`` has the likeliest tokens at every place."""
+        return {}
 
     def begin(self) -> None:  # noqa: B027
         """What is to be known right before the request is sent."""

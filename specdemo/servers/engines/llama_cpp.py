@@ -16,6 +16,7 @@ from specdemo.servers.failures import Malformed
 from specdemo.servers.response import Chunk, Speculation, Step, count, entry, seconds, summed, token_ids
 
 MILLISECOND = 1e-3
+LISTED = 20  # likeliest tokens of a place
 QUEUED_SECONDS = 0.25  # a longer wait than this before the prompt is read was for a free slot
 STOPS = {"eos": "stop", "word": "stop", "limit": "length"}  # its reasons for an end, in the words of OpenAI's API
 OWN_DEFAULTS = {"min_p": 0.0, "top_n_sigma": -1.0, "typical_p": 1.0, "presence_penalty": 0, "frequency_penalty": 0}
@@ -36,6 +37,7 @@ class LlamaCpp(Engine):
 
     name: ClassVar[str] = "llama.cpp"
     owner: ClassVar[str] = "llamacpp"
+    about: ClassVar[str] = "/props"
 
     def __init__(self, connection: Connection, wanted: Wanted) -> None:
         super().__init__(connection, wanted)
@@ -65,9 +67,13 @@ class LlamaCpp(Engine):
             "seed": settings.seed % 2**32,
             "stream": True,
             "timings_per_token": True,
+            "return_tokens": True,  # of a whole answer; a stream has them anyway
             "cache_prompt": False,  # a prompt that was read before would have no prefill
         }
         return CompletionRequest("/completion", body)
+
+    def listing(self, path: str) -> dict[str, Any]:
+        return {"n_probs": LISTED, "cache_prompt": True, "response_fields": ["completion_probabilities"]}
 
     def read(self, event: dict[str, Any], arrived: float) -> list[Chunk]:
         timings = entry(event, "timings", dict) or {}

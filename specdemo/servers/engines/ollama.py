@@ -20,6 +20,7 @@ class Ollama(Engine):
     name: ClassVar[str] = "Ollama"
     owner: ClassVar[str] = "library"
     mark: ClassVar[str] = "/api/version"
+    about: ClassVar[str] = mark
 
     def request(self) -> CompletionRequest:
         wanted, settings = self.wanted, self.wanted.settings
@@ -37,6 +38,9 @@ class Ollama(Engine):
         if wanted.chat:
             return CompletionRequest("/api/chat", {**body, "messages": wanted.messages}, {"think": False})
         return CompletionRequest("/api/generate", {**body, "prompt": wanted.prompt, "raw": True})
+
+    def listing(self, path: str) -> dict[str, Any]:
+        return {"logprobs": True, "top_logprobs": 20}  # from 0.12.11 on
 
     def read(self, event: dict[str, Any], arrived: float) -> list[Chunk]:
         response = self.response

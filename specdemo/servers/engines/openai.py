@@ -23,6 +23,8 @@ class OpenAI(Engine):
     name: ClassVar[str] = "OpenAI's API"
     owner: ClassVar[str] = ""
     repetition_penalty: ClassVar[str] = "repetition_penalty"
+    listed: ClassVar[int] = 5
+    """The most likeliest tokens of a place that plain completions tell; chats tell 20."""
 
     def request(self) -> CompletionRequest:
         wanted, settings = self.wanted, self.wanted.settings
@@ -45,6 +47,9 @@ class OpenAI(Engine):
         # Local lanes switch the thinking of hybrid models off too.
         optional = {"chat_template_kwargs": {"enable_thinking": False}} if wanted.chat else {}
         return CompletionRequest(path, body, optional)
+
+    def listing(self, path: str) -> dict[str, Any]:
+        return {"logprobs": True, "top_logprobs": 20} if "chat" in path else {"logprobs": self.listed}
 
     def read(self, event: dict[str, Any], arrived: float) -> list[Chunk]:
         response = self.response
@@ -110,6 +115,7 @@ class SGLang(OpenAI):
 
     name: ClassVar[str] = "SGLang"
     owner: ClassVar[str] = "sglang"
+    about: ClassVar[str] = "/get_server_info"
 
     def __init__(self, connection: Connection, wanted: Wanted) -> None:
         super().__init__(connection, wanted)
@@ -131,6 +137,10 @@ class SGLang(OpenAI):
         kind = "text" if isinstance(wanted.prompt, str) else "input_ids"
         body = {kind: wanted.prompt, "sampling_params": sampling, "stream": True}
         return CompletionRequest("/generate", body)
+
+    def listing(self, path: str) -> dict[str, Any]:
+        own = {"return_logprob": True, "top_logprobs_num": 20, "return_text_in_logprobs": True}
+        return own if path == "/generate" else super().listing(path)
 
     def read(self, event: dict[str, Any], arrived: float) -> list[Chunk]:
         if "choices" in event:

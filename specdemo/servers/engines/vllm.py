@@ -41,6 +41,8 @@ class VLLM(OpenAI):
 
     name: ClassVar[str] = "vLLM"
     owner: ClassVar[str] = "vllm"
+    about: ClassVar[str] = "/version"
+    listed: ClassVar[int] = 20
 
     def __init__(self, connection: Connection, wanted: Wanted) -> None:
         super().__init__(connection, wanted)
@@ -53,6 +55,9 @@ class VLLM(OpenAI):
         defaults = {"top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0}
         own = {name: value for name, value in defaults.items() if name not in made.body}
         return replace(made, optional={"return_token_ids": True, **own, **made.optional})
+
+    def listing(self, path: str) -> dict[str, Any]:
+        return {**super().listing(path), "return_tokens_as_token_ids": True}
 
     def begin(self) -> None:
         if self.wanted.settings.strategy == "speculative":

@@ -1,18 +1,21 @@
-"""A losslessness test as a job: its runs take turns in the models' thread."""
+"""A losslessness test as a job: of models, whose runs take turns in their thread, or of two deployments."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Generator, Sequence
 from concurrent.futures import Executor
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from threading import Event
+from typing import Any
 
 from specdemo.errors import LoadCancelled
 from specdemo.losslessness.certificate import Certificate
-from specdemo.losslessness.certify import Certifier
-from specdemo.losslessness.greedy_check import GreedyCheck, check_greedy
+from specdemo.losslessness.certify import ERROR_RATE, stream_certificate
+from specdemo.losslessness.deployment_check import DeploymentCheck
+from specdemo.losslessness.deployments import stream_comparison
+from specdemo.losslessness.greedy_check import check_greedy
 from specdemo.models.pair import ModelPair
 from specdemo.runs.encode import models_here
 from specdemo.runs.single import stream
@@ -25,9 +28,9 @@ UPDATE_SECONDS = 0.5
 
 @dataclass(frozen=True, slots=True)
 class CheckJob(Job):
-    """What is checked: greedy settings by one run, others by many pairs of runs."""
+    """What is checked: greedy settings by one run of each deployment or model, others by many pairs of runs."""
 
-    prompt: str  # of all runs
+    prompts: tuple[str, ...]  # of all runs; of models one
     lane: LaneRequest  # how the drafted runs are decoded
     runs: int
     tokens: int  # as :func:`specdemo.certify` takes them
@@ -42,33 +45,47 @@ class CheckJob(Job):
         return self.lane.settings
 
     @property
+    def deployed(self) -> bool:
+        """Whether servers decode."""
+        return self.lane.pair is None or self.lane.pair.is_gguf
+
+    @property
     def work(self) -> Sequence[Work]:
-        if self.settings.greedy:
-            return [Work(self.settings)]
-        drafted = replace(self.settings, max_new_tokens=self.tokens)
-        return [Work(settings, self.runs) for settings in (replace(drafted, strategy="autoregressive"), drafted)]
+        """One run, or many pairs of short ones; of deployments two runs of each prompt, by both."""
+        drafted, both = self.settings, self.deployed or not self.settings.greedy
+        times = 2 * len(self.prompts) if self.deployed else 1
+        if not drafted.greedy:
+            drafted, times = replace(drafted, max_new_tokens=self.tokens), self.runs
+        plain = [Work(replace(drafted, strategy="autoregressive"), times)] if both else []
+        return [*plain, Work(drafted, times)]
 
-    def states(self, pairs: Sequence[ModelPair | None], thread: Executor, stop: Event) -> Generator[JobState]:
+    def states(self, pairs: Sequence[Any], thread: Executor, stop: Event) -> Generator[JobState]:
         """As :meth:`Job.states`; each task of the thread is a pair of runs, or a round."""
-        return (self._greedy if self.settings.greedy else self._certificate)(models_here(pairs[0]), thread, stop)
+        if self.settings.greedy and not self.deployed:
+            return self._greedy(models_here(pairs[0]), thread, stop)
+        return self._steps(pairs[0], thread, stop)
 
-    def _certificate(self, pair: ModelPair, thread: Executor, stop: Event) -> Generator[JobState]:
-        yield JobState("running", WAITING)
-        # In the models' thread, since the models may be tried for what they can do.
-        certifier = in_thread(thread, Certifier, pair, self.prompt, self.settings, self.runs, self.tokens)
-        updated = 0.0
-        while not certifier.done and not stop.is_set():
-            in_thread(thread, certifier.step)
-            if time.monotonic() - updated >= UPDATE_SECONDS and not certifier.done:
-                updated = time.monotonic()
-                found = certifier.certificate()
-                yield JobState("running", fraction=found.runs / found.budget, result=found)
-        yield _ended(certifier.done, certifier.certificate(), stop)
+    def _begin(self, pair: Any, stop: Event) -> Generator[Certificate | DeploymentCheck]:
+        test = self.runs, self.tokens, ERROR_RATE
+        if self.deployed:
+            return stream_comparison(pair, self.prompts, self.settings, test, stop)
+        return stream_certificate(models_here(pair), self.prompts[0], self.settings, *test)
+
+    def _steps(self, pair: Any, thread: Executor, stop: Event) -> Generator[JobState]:
+        state, updated = JobState("running", WAITING), 0.0
+        yield state
+        with closing(in_thread(thread, self._begin, pair, stop)) as steps, suppress(LoadCancelled):
+            while not stop.is_set() and (found := in_thread(thread, next, steps, None)) is not None:
+                state = JobState("running", fraction=found.fraction, result=found)
+                if time.monotonic() - updated >= UPDATE_SECONDS:
+                    updated = time.monotonic()
+                    yield state
+        yield _ended(not stop.is_set(), state.result, stop)
 
     def _greedy(self, pair: ModelPair, thread: Executor, stop: Event) -> Generator[JobState]:
         emitted, updated = 0, time.monotonic()
         yield JobState("running", "Decoding…")
-        with closing(in_thread(thread, stream, pair, self.prompt, self.settings, stop)) as decoding:
+        with closing(in_thread(thread, stream, pair, self.prompts[0], self.settings, stop)) as decoding:
             while not stop.is_set() and (round_ := in_thread(thread, next, decoding, None)) is not None:
                 emitted += len(round_.emitted)
                 if time.monotonic() - updated >= UPDATE_SECONDS:
@@ -82,6 +99,6 @@ class CheckJob(Job):
         yield _ended(trace.complete, result, stop)
 
 
-def _ended(complete: bool, result: Certificate | GreedyCheck, stop: Event) -> JobState:
+def _ended(complete: bool, result: Any, stop: Event) -> JobState:
     phase, message = ("done", "") if complete else ("stopped", reason_of(stop, "Stopped."))
     return JobState(phase, message, result=result)

@@ -51,7 +51,7 @@ def server_of(pair: str | None) -> str | None:
 
 def needs_models(server: str) -> str:
     """Why something does not run on a server, and what to do."""
-    instead = "choose a pair of models in the panel. Races and sweeps run on servers."
+    instead = "choose a pair of models in the panel. Races, sweeps and checks run on servers."
     return f"{label_of(server)} is a server, and this needs the models here; {instead}"
 
 

@@ -200,6 +200,9 @@ class Losslessness(BaseModel):
     temperature: float = _control(1.0, "Temperature", least=0.05, most=2)
     runs: int = _control(RUNS, "Pairs of runs", least=25, most=1000)
     tokens: int = _control(TOKENS, "Tokens a run", least=2, most=64)
+    prompts: str = _control(DOMAINS, "Prompts", element="source", choices=lambda: SOURCES)
+    domains: list[str] = _control(lambda: list(by_domain()), "Domains", choices=lambda: _listed(*by_domain())())
+    own: str = _control("")
 
 
 class PageState(PairChoice):

@@ -12,15 +12,17 @@ import gradio as gr
 
 from specdemo.files import write_whole
 from specdemo.losslessness.certify import PROMPT
+from specdemo.models.request import names_gguf
 from specdemo.ui.jobs.job import JobState, LaneRequest
 from specdemo.ui.jobs.limits import check_lanes, check_prompts, check_runs
 from specdemo.ui.jobs.losslessness import CheckJob
 from specdemo.ui.jobs.queue import JobRunner
 from specdemo.ui.panel.controls import UNQUEUED, Controls
+from specdemo.ui.state.methods import server_of
 from specdemo.ui.state.request import PanelRequest, whole
-from specdemo.ui.state.state import DISTRIBUTION, GREEDY, PageState
+from specdemo.ui.state.state import CUSTOM, DISTRIBUTION, GREEDY, PANEL, PageState
 from specdemo.ui.tabs.examples import EXAMPLE, example_certificate
-from specdemo.ui.tabs.tab_parts import Start, Updates, connect
+from specdemo.ui.tabs.tab_parts import Start, Updates, chosen_prompts, connect, create_prompt_source
 from specdemo.view.losslessness_view import render
 from specdemo.view.progress_text import counted
 
@@ -29,6 +31,12 @@ INTRODUCTION = {
     "apart or has seen enough: rejection sampling passes, the rule “naive” is caught.",
     GREEDY: "One run continues the panel’s prompt, and the target judges every token of it.",
 }
+OF_DEPLOYMENTS = {
+    DISTRIBUTION: "Many short runs of both deployments, until a test can tell them apart or has seen enough: "
+    "another temperature, top-k or model is caught.",
+    GREEDY: "Both deployments write every prompt, alone and beside other requests. Where they part the baseline "
+    "says how likely both tokens are: a tie, or a divergence with the requests that show it.",
+}
 
 
 def create_losslessness_tab(controls: Controls, runner: JobRunner) -> Start:
@@ -36,8 +44,10 @@ def create_losslessness_tab(controls: Controls, runner: JobRunner) -> Start:
     introduction = gr.HTML(_introduced(DISTRIBUTION), padding=False)
     with gr.Row(elem_id="losslessness-what", elem_classes="losslessness-row"):
         mode = controls.build("losslessness.mode", gr.Radio, min_width=200)
-        controls.build("losslessness.rule", gr.Dropdown, min_width=200)
-        controls.build("losslessness.drafter", gr.Dropdown, min_width=150)
+        rule = controls.build("losslessness.rule", gr.Dropdown, min_width=200)
+        drafter = controls.build("losslessness.drafter", gr.Dropdown, min_width=150)
+    with gr.Column(visible=False, elem_classes="measuring") as of_prompts:
+        file = create_prompt_source(controls, "losslessness")
     with gr.Row(elem_classes="losslessness-row"):
         temperature, runs, tokens = (
             controls.build(f"losslessness.{name}", gr.Slider, step=step, min_width=150)
@@ -47,7 +57,7 @@ def create_losslessness_tab(controls: Controls, runner: JobRunner) -> Start:
     known = "<p>The rule “naive”, which tutorials have, is caught:</p>" + render("done", "", example_certificate())
     view = gr.HTML(f"{EXAMPLE}{known}", padding=False, elem_id="losslessness-view")
     save = gr.DownloadButton(
-        "Save certificate (JSON)", size="sm", visible=False, elem_id="losslessness-save", scale=0, min_width=180
+        "Save (JSON)", size="sm", visible=False, elem_id="losslessness-save", scale=0, min_width=180
     )
 
     def show(states: Iterator[JobState], session: str) -> Iterator[Updates]:
@@ -62,50 +72,68 @@ def create_losslessness_tab(controls: Controls, runner: JobRunner) -> Start:
                 yield {**shown, save: gr.update(value=str(file), visible=True)}
 
     check = controls.starts["losslessness"]
-    start = Start(check, check_job, show, on_servers=False, note=note, plan=check_plan)
+    start = Start(check, check_job, show, [file], note=note, plan=check_plan)
     connect(runner, controls, "losslessness", [start], [view, save])
-    mode.change(_shown, mode, [introduction, temperature, runs, tokens], **UNQUEUED)
+    pair, target = controls["pair"], controls["target"]
+    fitting = [introduction, temperature, runs, tokens, rule, drafter, of_prompts]
+    gr.on([mode.change, pair.change, target.change], _shown, [mode, pair, target], fitting, **UNQUEUED)
     return start
 
 
 def check_plan(request: PanelRequest, job: CheckJob) -> str:
     """What the check would run."""
     taken = f"γ {job.settings.gamma} is lane {request.drafting_lane().number}’s."
+    if job.deployed:
+        count = sum(work.times for work in job.work)
+        length = job.settings.max_new_tokens if job.settings.greedy else job.tokens
+        runs, tokens = counted(count, "run"), counted(length, "token")
+        return (
+            f"{runs} of at most {tokens} of {counted(len(job.prompts), 'prompt')}, half of them by the baseline."
+        )
     if job.settings.greedy:
         return f"{taken} One run of at most {counted(job.settings.max_new_tokens, 'token')}."
     runs, tokens = counted(2 * job.runs, "run"), counted(job.tokens, "token")
-    story = f" They continue “{PROMPT}”, unless you choose a prompt." if job.prompt == PROMPT else ""
+    story = f" They continue “{PROMPT}”, unless you choose a prompt." if job.prompts == (PROMPT,) else ""
     return f"{taken} {runs} of at most {tokens}, half of them plain.{story}"
 
 
-def check_job(request: PanelRequest) -> CheckJob:
-    """What the page asks for; raises SpecDemoError where it cannot be had, or is too much."""
-    tab, pair = request.state.losslessness, request.pair
+def check_job(request: PanelRequest, file: str | None = None) -> CheckJob:
+    """What the page asks for; raises SpecDemoError where it cannot be had, or is too much.
+
+    ``file``: with prompts for two deployments.
+    """
+    tab, pair = request.state.losslessness, None if request.server else request.pair
     # The page's first prompt is a list, which leaves the target no choice: of it no sampled run can show anything.
     first = tab.mode == DISTRIBUTION and request.prompt == PageState().prompt
-    prompt = PROMPT if first else request.prompt
+    prompts = [PROMPT if first else request.prompt]
+    own: dict[str, Any] = {"acceptance": tab.rule, "drafter": tab.drafter}
+    if pair is None:
+        own = {"acceptance": "exact" if tab.mode == GREEDY else "sampling"}
     settings = replace(
         request.drafting_lane().settings,
         strategy="speculative",
         adaptive_gamma=False,
-        acceptance=tab.rule,
-        drafter=tab.drafter,
         temperature=0.0 if tab.mode == GREEDY else tab.temperature,
+        **own,
     )
-    check_prompts([prompt])
+    if (pair is None or pair.is_gguf) and (tab.prompts != PANEL or file):
+        prompts = [prompt for prompt, _ in chosen_prompts(request.prompt, tab, file, mixed=True)]
+    check_prompts(prompts)
     check_lanes([settings])
     counts: Any = whole("runs", tab.runs), whole("tokens", tab.tokens)  # what is not whole, certify refuses
-    job = CheckJob(prompt, LaneRequest(settings, pair), *counts)
-    if tab.mode == DISTRIBUTION:
-        check_runs(2 * job.runs)
+    job = CheckJob(tuple(prompts), LaneRequest(settings, pair), *counts)
+    check_runs(sum(work.times for work in job.work))
     return job
 
 
-def _shown(mode: str) -> list[Any]:
-    """A greedy check has one run, as long as the panel says."""
-    return [_introduced(mode), *(gr.update(visible=mode == DISTRIBUTION) for _ in range(3))]
+def _shown(mode: str, pair: str, target: str) -> list[Any]:
+    """A greedy check has runs as long as the panel says; a server has its own rule, and several prompts."""
+    served = server_of(pair) is not None
+    deployed = served or (pair == CUSTOM and names_gguf((target or "").strip()))
+    shown = (*[mode == DISTRIBUTION] * 3, not served, not served, deployed)
+    return [_introduced(mode, deployed), *(gr.update(visible=visible) for visible in shown)]
 
 
-def _introduced(mode: str) -> str:
-    text = f"Does speculation change what comes out? {INTRODUCTION[mode]}"
+def _introduced(mode: str, deployed: bool = False) -> str:
+    text = f"Does speculation change what comes out? {(OF_DEPLOYMENTS if deployed else INTRODUCTION)[mode]}"
     return f"<p class='losslessness-intro'>{text}</p>"

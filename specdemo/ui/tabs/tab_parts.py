@@ -27,7 +27,7 @@ from specdemo.ui.panel.controls import UNQUEUED, UNSEEN, Controls
 from specdemo.ui.panel.first_pair import expected
 from specdemo.ui.state.methods import needs_models, server_of
 from specdemo.ui.state.request import PanelLane, PanelRequest, whole
-from specdemo.ui.state.state import DOMAINS, OWN, PANEL, TABS, Batch, Sweep, in_page_words
+from specdemo.ui.state.state import DOMAINS, OWN, PANEL, TABS, Batch, Losslessness, Sweep, in_page_words
 
 REFUSED = "{refused}"
 """Stands in what shows that a job did not begin; ``notices.js`` has the sentence that says why."""
@@ -188,7 +188,7 @@ def create_prompt_source(controls: Controls, tab: str) -> gr.File:
 
 
 def chosen_prompts(
-    panel_prompt: str, tab: Sweep | Batch, file: str | None, *, mixed: bool = False
+    panel_prompt: str, tab: Sweep | Batch | Losslessness, file: str | None, *, mixed: bool = False
 ) -> list[tuple[str, str]]:
     """The prompts in the order of the page, each with its domain or the kind that a file names.
 
