@@ -4,7 +4,7 @@
 
 from specdemo.analysis.advice import AdviceReport
 from specdemo.analysis.batch_metrics import BatchMetrics, measure_batch
-from specdemo.analysis.batch_sizes import SizeReport
+from specdemo.analysis.batch_sizes import LoadReport, SizeReport
 from specdemo.analysis.speedup import speedup_over_repeats
 from specdemo.analysis.sweep_report import SweepReport
 from specdemo.errors import (
@@ -33,6 +33,7 @@ from specdemo.runs.advise import advise, stream_advice
 from specdemo.runs.batch import run_batch, stream_batch
 from specdemo.runs.batch_sizes import batch_sizes, stream_batch_sizes
 from specdemo.runs.load import load_pair
+from specdemo.runs.load_test import load_test, stream_load_test
 from specdemo.runs.race import race, repeat_race
 from specdemo.runs.single import run, stream
 from specdemo.runs.sweep import stream_sweep, sweep

@@ -61,6 +61,7 @@ class ServerRecord:
         engine: what the server runs, as it says of itself; empty in older traces.
         prefill_seconds, decode_seconds: of the request, on the server's own clock; None if it does not tell.
         incomplete: why the response broke off; None if it did not.
+        slots: requests that the server answers at the same time; None if it does not say.
         obeyed: whether it was started with the lane's settings, so that drafter and γ are those.
         notes: sentences for people on what did not add up or is unknown.
     """
@@ -80,6 +81,7 @@ class ServerRecord:
     incomplete: str | None = None
     notes: tuple[str, ...] = ()
     obeyed: bool = False
+    slots: int | None = None
 
     @property
     def gamma(self) -> int | None:

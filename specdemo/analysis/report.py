@@ -61,6 +61,7 @@ class Report:
 
     findings: ClassVar[tuple[str, ...]] = ()
     shared: ClassVar[tuple[str, ...]] = COMMON
+    plain_too: ClassVar[bool] = False  # whether plain contenders have rows
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -103,7 +104,7 @@ class Report:
             own, plain = ([r for r in self.counted if r.contender == c] for c in (contender, contender.plain))
             return row_of(contender, self.base, own, plain, self.server_gamma)
 
-        return tuple(row(c) for c in self.contenders if c.family and self.of(c))
+        return tuple(row(c) for c in self.contenders if (c.family or self.plain_too) and self.of(c))
 
     def of(self, contender: Contender) -> list[Run]:
         return [r for r in self.runs if r.contender == contender]

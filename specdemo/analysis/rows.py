@@ -14,6 +14,7 @@ from typing import Any
 from specdemo.analysis.batch_metrics import BatchMetrics
 from specdemo.analysis.contenders import SERVER, Contender
 from specdemo.analysis.disturbance import Pace, pace_of
+from specdemo.analysis.load_metrics import LoadMetrics
 from specdemo.metrics import Metrics, RoundCounts, Totals, costs_of, ratio, shares_by_position, totals
 from specdemo.settings import Settings
 from specdemo.theory import expected_speedup, predicted_speedup, tokens_per_round
@@ -26,14 +27,14 @@ SPEEDUPS = ("speedup", "speedup_low", "speedup_high", "predicted_speedup", "expe
 
 @dataclass(frozen=True)
 class Run:
-    """One finished run of a contender, or one batch.
+    """One finished run of a contender, one batch, or all requests of so many users.
 
     Attributes:
         contender: who decoded.
         prompt: which of the prompts, or which batch of them, from 0.
         repeat: from 0. Contenders are compared within a repeat.
         steps: its rounds.
-        figures: of a batch, and of a run on a server, which have no steps.
+        figures: of a batch, and of a run or of requests on a server, which have no steps.
         wall_seconds: what it took, prefill and all.
         memory: peak in bytes, as of :class:`specdemo.trace.Trace`.
     """
@@ -42,7 +43,7 @@ class Run:
     prompt: int
     repeat: int
     steps: tuple[RoundCounts, ...] = ()
-    figures: Metrics | BatchMetrics | None = None
+    figures: Metrics | BatchMetrics | LoadMetrics | None = None
     wall_seconds: float = 0.0
     memory: int | None = None
 
@@ -53,11 +54,16 @@ class Run:
 
     @property
     def emitted(self) -> int:
-        """Tokens after the prefill's."""
+        """Tokens after the prefill's; of users' requests all."""
+        if isinstance(self.figures, LoadMetrics):
+            return self.figures.output or 0
         return sum(s.emitted for s in self.steps) if self.figures is None else self.figures.emitted or 0
 
     @property
     def seconds(self) -> float:
+        """Lane time after the prefill; of users' requests from the first to the last."""
+        if isinstance(self.figures, LoadMetrics):
+            return self.figures.seconds
         if self.figures is not None:
             return self.figures.seconds - (self.figures.ttft or 0.0)
         return fsum(s.seconds for s in self.steps)
@@ -72,10 +78,11 @@ class Run:
         """How steady it was; of llama.cpp, started from here, without its steps. None on other servers, whose
         network and hardware have times of their own, and without a speed.
         """
+        if self.contender.family == SERVER:
+            return None
         if isinstance(self.figures, Metrics):
-            if self.speed is None or self.contender.family == SERVER:
-                return None
-            return Pace(self.emitted, self.speed, tau=self.figures.mean_acceptance_length)
+            tau = self.figures.mean_acceptance_length
+            return None if self.speed is None else Pace(self.emitted, self.speed, tau=tau)
         return pace_of(self.steps) if self.figures is None else self.figures.pace
 
     def as_dict(self) -> dict[str, Any]:
@@ -114,7 +121,7 @@ class Row:
         method, width: what people call its drafter, and how much it drafts, in words.
         gamma: drafted tokens a round; None of plain decoding, where γ is chosen anew in every round, and where a
             server does not say.
-        size: prompts decoded together.
+        size: prompts decoded together, or users.
         prompts, runs: how many different prompts, or batches of them, it decoded, and how often in all.
         rounds, proposed, accepted, emitted, acceptance_rate, mean_acceptance_length, accepted_histogram,
         per_position, conditional_per_position: as of :class:`specdemo.metrics.Totals`, over all runs; rounds of a
@@ -126,6 +133,7 @@ class Row:
         tokens_per_second, plain_tokens_per_second: decode speed of all prompts together, with and without drafts,
             in the repeat whose speed-up is shown, so that they divide; in advice the first is of all its runs.
         tokens_per_second_low, tokens_per_second_high: the slowest and the fastest repeat.
+        ttft, user_tokens_per_second: of users' requests: median, lowest and highest of the repeats' medians.
         predicted_speedup: :func:`specdemo.theory.predicted_speedup` of what follows: acceptance by
             position, costs, and the lengths that rounds really had; median over the repeats.
         expected_speedup: τ(γ)/(γc + v), for endless decoding without overhead.
@@ -164,6 +172,8 @@ class Row:
     plain_tokens_per_second: float | None
     tokens_per_second_low: float | None
     tokens_per_second_high: float | None
+    ttft: list[float] | None
+    user_tokens_per_second: list[float] | None
     predicted_speedup: float | None
     expected_speedup: float | None
     draft_cost: float | None
@@ -262,6 +272,8 @@ def row_of(
         plain_tokens_per_second=middle[2],
         tokens_per_second_low=min(speeds, default=None),
         tokens_per_second_high=max(speeds, default=None),
+        ttft=_of_requests(runs, "ttft"),
+        user_tokens_per_second=_of_requests(runs, "user_tokens_per_second"),
         predicted_speedup=median(predicted_speedup(shares, lengths, *cost) for cost in costs) if costs else None,
         expected_speedup=expected,
         draft_cost=c,
@@ -309,7 +321,7 @@ def _totals(runs: Sequence[Run], steps: Sequence[RoundCounts], gamma: int | None
 
     batches = isinstance(figures[0], BatchMetrics)
     rounds = summed("row_rounds" if batches else "rounds")
-    kept = [each.accepted_histogram for each in figures if isinstance(each, Metrics)]
+    kept = [each.accepted_histogram for each in figures if not isinstance(each, BatchMetrics)]
     histogram = [sum(column) for column in zip_longest(*kept, fillvalue=0)]
     if not rounds or sum(histogram) != rounds:
         histogram = []
@@ -324,6 +336,13 @@ def _totals(runs: Sequence[Run], steps: Sequence[RoundCounts], gamma: int | None
         verify_seconds=summed("verify_seconds"),
         other_seconds=summed("other_seconds"),
     )
+
+
+def _of_requests(runs: Sequence[Run], name: str) -> list[float] | None:
+    """A figure of users' requests: median, lowest and highest of the repeats' medians."""
+    lists = [getattr(run.figures, name) for run in runs if isinstance(run.figures, LoadMetrics)]
+    medians = [median(known) for values in lists if (known := [v for v in values if v is not None])]
+    return [median(medians), min(medians), max(medians)] if medians else None
 
 
 def _lost(batches: Sequence[BatchMetrics], needed: str, of: str) -> float | None:

@@ -1,4 +1,4 @@
-"""``sweep`` and ``advise``: measure decoding on some prompts, print a table and recommend a setting."""
+"""``sweep``, ``advise`` and ``load``: measure decoding on some prompts, print a table and recommend a setting."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.progress import Progress, TextColumn
 
 from specdemo.analysis.advice import AdviceReport
+from specdemo.analysis.batch_sizes import LoadReport
 from specdemo.analysis.engine_lines import FRAMEWORKS
 from specdemo.cli.files import Exports, Outputs, add_exports, read_input, reported
 from specdemo.cli.options import add_settings, typed_settings
@@ -18,11 +19,14 @@ from specdemo.cli.pairs import add_pair, loaded_for
 from specdemo.cli.terminal import rows_table, shown
 from specdemo.drafters import DRAFTERS
 from specdemo.runs.advise import BUDGET_SECONDS, stream_advice
+from specdemo.runs.batch_sizes import SIZES
+from specdemo.runs.load_test import BUDGET_SECONDS as LOAD_SECONDS
+from specdemo.runs.load_test import REQUESTS_A_USER, stream_load_test
 from specdemo.runs.prompts import Example, examples, read_with_kinds
 from specdemo.runs.sweep import GAMMAS, stream_sweep
 from specdemo.settings import Settings
 from specdemo.view.progress_text import advice_progress, left
-from specdemo.view.tables import Column, columns, kind_tables
+from specdemo.view.tables import SHOWN, Column, columns, kind_tables
 
 FILES: Exports = {
     "json": ("write the report as JSON; - is the output", lambda report: report.to_json()),
@@ -49,6 +53,16 @@ def add_advise(parser: argparse.ArgumentParser) -> None:
     )
     chosen = ("strategy", "drafter", "gamma", "adaptive_gamma", "tree_nodes")  # by the advisor
     _add_common(parser, "the page's examples", chosen, run_advise)
+
+
+def add_load(parser: argparse.ArgumentParser) -> None:
+    default = f"Default: {' '.join(map(str, SIZES))}"
+    parser.add_argument("--users", type=int, nargs="+", default=list(SIZES), metavar="N", help=default)
+    parser.add_argument("--repeats", type=int, default=3, help="times each number is measured. Default: 3")
+    known = f"that each number of users sends. Default: {REQUESTS_A_USER} for each of the most users"
+    parser.add_argument("--requests", type=int, help=known)
+    parser.add_argument("--budget", type=float, default=LOAD_SECONDS, help="seconds at most. Default: 600")
+    _add_common(parser, "the page's examples", ("strategy", "adaptive_gamma", "tree_nodes"), run_load)
 
 
 def _add_common(
@@ -87,6 +101,16 @@ def run_advise(args: argparse.Namespace) -> None:
     )
 
 
+def run_load(args: argparse.Namespace) -> None:
+    how = args.users, args.repeats, args.requests, args.budget
+    _measure(
+        args,
+        examples(),
+        lambda pair, prompts, _, settings: stream_load_test(pair, prompts, settings, *how),
+        lambda report: [(columns(SHOWN[LoadReport]), report.shown)],
+    )
+
+
 def _measure(
     args: argparse.Namespace,
     default: Sequence[Example],
@@ -101,7 +125,7 @@ def _measure(
         if rows:
             cells = [[read(row) for _, _, read in shown_columns] for row in rows]
             outputs.out.print(rows_table([name for name, _, _ in shown_columns], cells))
-    outputs.say(report.recommendation)
+    outputs.say(report.conclusion if isinstance(report, LoadReport) else report.recommendation)
     if getattr(args, "code", None):
         outputs.out.print(f"\n{report.code(args.code)}", markup=False, highlight=False, soft_wrap=True)
     outputs.write(report)

@@ -94,14 +94,19 @@ def check_head(head: GgufHeader, target: GgufHeader, name: str) -> None:
 
 
 def working_bytes(header: GgufHeader, vocabulary: int) -> int:
-    """Bytes of the KV caches of ``LANES`` servers, in 16 bit, and of their buffers for what they compute."""
+    """Bytes of the KV caches of ``LANES`` servers, and of their buffers for what they compute."""
+    wide = vocabulary + 4 * header.whole("embedding_length") + 2 * header.whole("feed_forward_length")
+    return LANES * (kv_bytes(header) * context_of(header) + 4 * UBATCH * wide)
+
+
+def kv_bytes(header: GgufHeader) -> int:
+    """Bytes of the KV cache of a token, in 16 bit."""
     heads, layers = header.whole("attention.head_count", 1), header.whole("block_count")
     keys = header.fields.get(f"{header.architecture}.attention.head_count_kv", heads)
     total = sum(keys) if isinstance(keys, list) else (keys if isinstance(keys, int) else heads) * layers
     width = header.whole("embedding_length") // max(heads, 1)
     widths = header.whole("attention.key_length", width) + header.whole("attention.value_length", width)
-    wide = vocabulary + 4 * header.whole("embedding_length") + 2 * header.whole("feed_forward_length")
-    return LANES * (2 * total * widths * context_of(header) + 4 * UBATCH * wide)
+    return 2 * total * widths
 
 
 def context_of(header: GgufHeader) -> int:

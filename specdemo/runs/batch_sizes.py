@@ -15,7 +15,7 @@ from specdemo.analysis.rows import Run
 from specdemo.models.pair import ModelPair
 from specdemo.runs.batch import check_batch, row_settings, stream_batch
 from specdemo.runs.encode import encode_all, models_here
-from specdemo.runs.measuring import Block, Driver, Progress, drafting, measured_on, to_its_end
+from specdemo.runs.measuring import Block, Driver, Found, Progress, drafting, measured_on, to_its_end
 from specdemo.runs.single import Prompt
 from specdemo.settings import SEEDS, Settings, at_least_one, whole_numbers
 
@@ -58,7 +58,7 @@ def stream_batch_sizes(
     report = SizeReport(
         base=settings, contenders=tuple(contenders), prompts=len(ids), repeats=times, **measured_on(pair)
     )
-    return _Batches(pair, ids, report, stop or Event()).steps(
+    return Batches(pair, ids, report, stop or Event()).steps(
         WARM_UP_TOKENS, [c for c in contenders if c.size == 1]
     )
 
@@ -66,7 +66,7 @@ def stream_batch_sizes(
 batch_sizes = to_its_end("batch_sizes", stream_batch_sizes)
 
 
-class _Batches(Driver[SizeReport]):
+class Batches(Driver[Found]):
     """A run is a batch, and a prompt as many of them as it has rows."""
 
     def blocks(self) -> Iterator[Block]:

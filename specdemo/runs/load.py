@@ -11,6 +11,7 @@ from specdemo.decoding.engines.eager import Engine
 from specdemo.decoding.engines.head import HeadRunner
 from specdemo.decoding.trials import TOKENS, check_chain
 from specdemo.models.failures import explained
+from specdemo.models.gguf import kv_bytes
 from specdemo.models.gguf_header import GgufHeader
 from specdemo.models.loading import assemble, fetch
 from specdemo.models.pair import ModelPair
@@ -77,6 +78,7 @@ def _started(report: Preflight, progress: LoadProgress, threads: int | None) -> 
         chat=bool(target.config.text("tokenizer.chat_template")),
         context=target.context or 0,
         mtp=target.config.whole("nextn_predict_layers") > 0,
+        kv=sum(kv_bytes(model.config) for model in report.models if isinstance(model.config, GgufHeader)),
         threads=threads or torch.get_num_threads(),  # as few as this program may use, which llama.cpp does not ask
     )
     progress.begin("Starting llama.cpp")

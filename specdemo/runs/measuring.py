@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import wraps
 from inspect import signature
 from threading import Event
-from typing import Any, Generic, ParamSpec, TypeVar, get_args, get_type_hints
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, get_args, get_type_hints
 
 from specdemo.analysis.contenders import Contender
 from specdemo.analysis.disturbance import drift
@@ -25,6 +25,9 @@ from specdemo.servers.gguf import GgufPair
 from specdemo.servers.pair import ServedPair, on_server
 from specdemo.settings import SEEDS, Settings
 from specdemo.trace import Trace
+
+if TYPE_CHECKING:
+    from specdemo.servers.lane import ServerLane
 
 Given = ParamSpec("Given")
 Found = TypeVar("Found", bound=Report)
@@ -107,8 +110,13 @@ def measured_on(pair: ModelPair | ServedPair) -> dict[str, Any]:
 
 
 def finished_run(pair: ModelPair | ServedPair, prompt: Prompt, settings: Settings, stop: Event) -> Trace | None:
-    """One whole run; None if it was stopped. A server's answer that broke off would spoil the figures."""
-    with closing(stream(pair, prompt, settings, stop)) as lane:
+    """One whole run; None if it was stopped."""
+    return complete(stream(pair, prompt, settings, stop), stop)
+
+
+def complete(opened: LocalLane | ServerLane, stop: Event) -> Trace | None:
+    """A lane's trace; None if it was stopped. A server's answer that broke off would spoil the figures."""
+    with closing(opened) as lane:
         for _ in lane if isinstance(lane, LocalLane) else lane.until(stop):
             if stop.is_set():
                 return None

@@ -6,7 +6,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from secrets import token_urlsafe
 from threading import Event, RLock
@@ -17,7 +17,8 @@ import torch
 
 from specdemo.drafters import DRAFTERS, GGUF, PARTS, offered_with
 from specdemo.errors import LoadCancelled, PairError, SettingsError
-from specdemo.models.memory import Footprint, best_device
+from specdemo.models.memory import Footprint, best_device, free_memory
+from specdemo.models.preflight import gigabytes
 from specdemo.models.progress import STOPPED
 from specdemo.models.request import is_public
 from specdemo.servers.llama_server import LlamaServer, executable
@@ -30,6 +31,8 @@ _lock = RLock()
 ANSWER_SECONDS = 900.0
 """The longest wait for a token: a long prompt in a large model on a slow machine."""
 PLAIN = Settings(strategy="autoregressive")
+CELLS = 256
+"""Tokens by which the context of a slot grows."""
 
 
 @dataclass(eq=False)
@@ -48,6 +51,8 @@ class GgufPair(ServedPair):
         threads: of the CPU for each server; None leaves it to llama.cpp.
         mtp: whether the target's file carries an MTP head.
         kept: how many servers, of all pairs, are kept for the next lane; on a public page one.
+        kv: bytes of the KV caches of a token, of all its models.
+        slots: requests that each server answers at the same time, each with a context of its own.
     """
 
     name: str
@@ -58,6 +63,8 @@ class GgufPair(ServedPair):
     threads: int | None = None
     mtp: bool = False
     kept: int = 4
+    kv: int = 0
+    slots: int = 1
     obeys: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -105,7 +112,8 @@ class GgufPair(ServedPair):
 
     def flags(self, settings: Settings) -> tuple[str, ...]:
         """The flags of ``llama-server`` for a lane, but for host, port and key."""
-        given = ["-m", str(self.files["target"]), "-c", str(self.context), "-np", "1"]
+        given = ["-m", str(self.files["target"]), "-c", str(self.slots * self.context)]
+        given += ["-np", str(self.slots)]
         given += [] if self.threads is None else ["-t", str(self.threads)]
         drafting = DRAFTERS[settings.drafter].llama_cpp if settings.strategy == "speculative" else None
         values = {
@@ -131,6 +139,22 @@ class GgufPair(ServedPair):
         finally:
             with _lock:
                 server.users -= 1
+
+    def with_slots(self, slots: int, tokens: int) -> GgufPair:
+        """The same files with other servers, which answer so many requests at a time, each of so many ``tokens``.
+
+        Raises:
+            SettingsError: the KV caches of a plain and a speculative server do not fit into memory.
+        """
+        context = min(self.context, CELLS * -(-tokens // CELLS))
+        need, free = 2 * slots * context * self.kv, free_memory(str(self.device))
+        if need > free:
+            raise SettingsError(
+                "users",
+                f"KV caches of {slots} slots of {context:,} tokens need {gigabytes(need)} and {gigabytes(free)} "
+                "are free; take fewer users, or shorter prompts and outputs.",
+            )
+        return replace(self, slots=slots, context=context, kept=max(self.kept, 2))
 
     def clock(self) -> float:
         """Seconds, which stand still while a server starts."""

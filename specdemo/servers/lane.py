@@ -50,6 +50,7 @@ class ServerLane(Iterator[Round]):
         settings: of the lane; γ, drafter and acceptance rule are the server's own unless it was started for them.
         stop: ends the waiting for a server that is started for this lane; at once, or on a public page as its
             first round is taken.
+        like: a lane on the same deployment, beside which this one runs: its server is not examined again.
 
     Attributes:
         in_turn: set by a race in which this lane runs alone; the trace says so.
@@ -60,11 +61,16 @@ class ServerLane(Iterator[Round]):
     """
 
     def __init__(
-        self, pair: Any, prompt: str | Sequence[int], settings: Settings, stop: Event | None = None
+        self,
+        pair: Any,
+        prompt: str | Sequence[int],
+        settings: Settings,
+        stop: Event | None = None,
+        like: ServerLane | None = None,
     ) -> None:
         self._served = server_of(pair, settings)
-        self.settings, self._stop = settings, stop
-        self._wanted = wanted_of(self._served, prompt, settings)
+        self.settings, self._stop, self._known = settings, stop, like and like._reader
+        self._wanted = replace(wanted_of(self._served, prompt, settings), alone=like is None)
         self._deployment = ExitStack()
         self._reader: Reader | None = None
         if not self._served.one_at_a_time:
@@ -81,8 +87,9 @@ class ServerLane(Iterator[Round]):
         connection = Connection(pair, self.settings.strategy)
         self._deployment.callback(connection.close)
         try:
-            seconds = connection.network_seconds()
-            engine = detected(connection)(connection, self._wanted)
+            seconds = self._known.network_seconds if self._known else connection.network_seconds()
+            kind = type(self._known.engine) if self._known else detected(connection)
+            engine = kind(connection, self._wanted)
             self._reader = Reader(pair, engine, engine.request(), seconds)
         except BaseException as error:
             self._deployment.close()
@@ -184,6 +191,7 @@ class ServerLane(Iterator[Round]):
             prefill_seconds=response.prefill_seconds,
             decode_seconds=response.decode_seconds,
             network_seconds=reader.network_seconds if reader else None,
+            slots=response.slots,
             obeyed=self._served.obeys,
         )
         if reader.connection.aborted if reader else self._ended:

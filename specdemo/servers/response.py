@@ -81,6 +81,7 @@ class Response:
 
     chunks: list[Chunk] = field(default_factory=list)  # the output, in order
     prompt_ids: tuple[int, ...] = ()  # token ids of the prompt; empty if the server does not send them
+    slots: int | None = None  # requests that the server answers at the same time; None if it does not say
     finish_reason: str | None = None  # why the output ended, in the words of OpenAI's API; None before its end
     usage: tuple[int | None, int | None] = (None, None)  # prompt and completion tokens as the server counted them
     speculation: Speculation = field(default_factory=Speculation)  # what the server told of it

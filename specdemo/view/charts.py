@@ -13,7 +13,7 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from specdemo.analysis.advice import AdviceReport
-from specdemo.analysis.batch_sizes import SizeReport
+from specdemo.analysis.batch_sizes import LoadReport, SizeReport
 from specdemo.analysis.rows import Row
 from specdemo.analysis.sweep_report import SweepReport
 from specdemo.view.assets import fill
@@ -36,9 +36,15 @@ CAPTIONS = {
     "rounds’ drafted lengths d, from acceptance by position and median costs c, v and o.",
     "accepted": "The number in a bar is how many drafted tokens were kept; its height is the share of rounds "
     "that kept so many: rounds with i kept / rounds.",
-    "plot": "Speed-up: tokens a second of the drafted batch / those of the plain one, median of the repeats; bars "
-    "from the worst to the best. Below the dashed line drafting is slower. A target step does more work the "
-    "more rows it serves, so checking γ more tokens of each stops being nearly free.",
+    "plot": "Speed-up: tokens a second with drafts / without, of all together, median of the repeats; bars from "
+    "the worst to the best. Below the dashed line drafting is slower. A target step does more the more rows or "
+    "users it serves, so checking γ more tokens of each stops being nearly free.",
+    "all": "Tokens of all answers / time from the first request to the last answer, in the repeat of the middle "
+    "speed-up, of plain decoding in the middle one; bars from the slowest to the fastest.",
+    "one": "Tokens after the first / their time, of one request: median of the requests and of the repeats; bars "
+    "from the slowest repeat to the fastest.",
+    "ttft": "From a request to its first token, the wait for a free slot included: medians and bars as above.",
+    "kept": "Acceptance rate: Σ accepted / Σ drafted, over all requests and repeats.",
     "time": "Mean time of a round: γ draft steps, one target forward over γ + 1 tokens, and everything else.",
 }
 
@@ -129,21 +135,46 @@ def time_figure(report: SweepReport) -> go.Figure:
 
 
 def size_figure(report: SizeReport) -> go.Figure:
-    """Speed-up by batch size; sizes stand apart evenly, since they double."""
-    rows, sizes = report.known, [str(size) for size in report.sizes]
+    """Speed-up by batch size, or by users."""
+    rows = report.known
     hover = (
         "%{y:.2f}×, %{customdata[0]:.2f} to %{customdata[1]:.2f}: %{customdata[2]:.0f} drafted "
         "/ %{customdata[3]:.0f} plain tokens/s<extra></extra>"
     )
     data = [[r.speedup_low, r.speedup_high, r.tokens_per_second, r.plain_tokens_per_second] for r in rows]
-    places = [str(row.size) for row in rows]
-    figure = go.Figure(_line(rows, "speedup", "speed-up", hover, ends=True, x=places, customdata=data))
+    figure = go.Figure(_line(rows, "speedup", "speed-up", hover, ends=True, x=_sizes(rows), customdata=data))
     figure.add_hline(1, line=BASELINE)
-    _dress(figure, "sizes")
+    return _dressed_by_size(figure, report, "speed-up", ticksuffix="×")
+
+
+def load_figure(report: LoadReport, field: str, unit: str) -> go.Figure:
+    """A figure of rows by number of users, of plain and of speculative decoding where both have it."""
+    figure = go.Figure()
+    for name, colour in (("plain", PLAIN), ("speculative", HERO)):
+        plain = name == "plain"
+        rows = [r for r in report.measured if (r.settings.strategy == "autoregressive") == plain]
+        if any(getattr(row, field) is not None for row in rows):
+            look: dict[str, Any] = {
+                "line": {"color": colour, "width": 2.5},
+                "marker": {"color": colour, "size": 7},
+            }
+            hover = f"{name} %{{y:.3~g}} {unit}<extra></extra>"
+            figure.add_trace(_line(rows, field, name, hover, ends=True, x=_sizes(rows), **look))
+    return _dressed_by_size(figure, report, unit)
+
+
+def _sizes(rows: Sequence[Row]) -> list[str]:
+    return [str(row.size) for row in rows]
+
+
+def _dressed_by_size(figure: go.Figure, report: SizeReport, title: str, **look: Any) -> go.Figure:
+    """The page's look, with rows or users along the bottom, evenly apart, since they double."""
+    sizes = [str(size) for size in report.sizes]
+    _dress(figure, "sizes", legend=len(figure.data) > 1)
     ends = [-0.5, len(sizes) - 0.5]
     order = {"type": "category", "categoryorder": "array", "categoryarray": sizes, "range": ends}
-    figure.update_xaxes(title_text="rows decoded together", **order)
-    figure.update_yaxes(title_text="speed-up", ticksuffix="×", rangemode="tozero")
+    figure.update_xaxes(title_text=report.along, **order)
+    figure.update_yaxes(title_text=title, rangemode="tozero", **look)
     return figure
 
 
@@ -185,7 +216,8 @@ def _decoded(report: SweepReport) -> list[Row]:
 def _line(
     rows: Sequence[Row], field: str, name: str, hover: str | None, *, ends: bool = False, **look: Any
 ) -> go.Scatter:
-    values = [getattr(row, field) for row in rows]
+    three = [_three(row, field) for row in rows]
+    values = [value for value, _, _ in three]
     usual = {
         "mode": "lines+markers",
         "line": {"color": HERO, "width": 2.5},
@@ -196,16 +228,19 @@ def _line(
         usual["error_y"] = {
             "type": "data",
             "symmetric": False,
-            "array": [
-                v if v is None else getattr(r, f"{field}_high") - v for r, v in zip(rows, values, strict=True)
-            ],
-            "arrayminus": [
-                v if v is None else v - getattr(r, f"{field}_low") for r, v in zip(rows, values, strict=True)
-            ],
+            "array": [v if v is None else high - v for v, _, high in three],
+            "arrayminus": [v if v is None else v - low for v, low, _ in three],
             "thickness": 1.5,
             "width": 4,
         }
     return go.Scatter(y=values, name=name, hovertemplate=hover, **(usual | look))
+
+
+def _three(row: Row, field: str) -> Sequence[Any]:
+    """A figure, its lowest and its highest repeat, where these are known."""
+    value = getattr(row, field)
+    ends = value, getattr(row, f"{field}_low", value), getattr(row, f"{field}_high", value)
+    return value if isinstance(value, list) else ends
 
 
 def _costs(row: Row) -> str:

@@ -8,7 +8,7 @@ from threading import Event
 from typing import Any
 
 from specdemo.analysis.advice import AdviceReport
-from specdemo.analysis.batch_sizes import SizeReport
+from specdemo.analysis.batch_sizes import LoadReport, SizeReport
 from specdemo.analysis.report import Report
 from specdemo.analysis.rows import Run
 from specdemo.errors import LoadCancelled
@@ -62,10 +62,14 @@ def measurement_progress(progress: Progress[Any]) -> str:
     report, run = progress.report, progress.run
     if isinstance(report, AdviceReport) and run is not None:
         return f"{advice_progress(report, run)}; {left(progress.seconds_left)}"
+    if run is None and report.ran_out is None:
+        return "The time is over"
     if run is None:
         return f"Memory ran out at {counted(report.ran_out, 'row')}, {left(progress.seconds_left)}"
-    batches, size = isinstance(report, SizeReport), run.contender.size
-    where = counted(size, "row") if batches else f"prompt {run.prompt + 1}, repeat {run.repeat + 1}"
+    sizes, batches = isinstance(report, SizeReport), type(report) is SizeReport
+    where = (
+        counted(run.contender.size, report.thing) if sizes else f"prompt {run.prompt + 1}, repeat {run.repeat + 1}"
+    )
     what = f"{'Batch' if batches else 'Run'} {progress.done:.0f} of {progress.total:.0f}"
     return f"{what} ({run.contender.name}, {where}){_again(report)}; {left(progress.seconds_left)}"
 
@@ -97,7 +101,9 @@ def measurement_done(report: Report) -> str:
         spent = f"{report.seconds:.0f} of {report.budget_seconds:g} s"
         return f"Done: {tried} in {len(report.runs)} runs, {spent}; {dropped} dropped as beaten{_again(report)}."
     repeats, tokens = counted(report.repeats, "repeat"), counted(report.base.max_new_tokens, "token")
-    if isinstance(report, SizeReport):
+    if isinstance(report, LoadReport):
+        made, each = f"{len(report.runs)} runs of {counted(report.each, 'request')} ({repeats})", "each"
+    elif isinstance(report, SizeReport):
         made, each = f"{counted(len(report.runs), 'batch', 'batches')} ({repeats})", "a row"
     else:
         made, each = f"{len(report.runs)} runs ({counted(report.prompts, 'prompt')}, {repeats})", "each"

@@ -8,7 +8,7 @@ from typing import Any
 
 from specdemo.analysis.advice import AdviceReport, KindRow
 from specdemo.analysis.batch_metrics import BatchMetrics
-from specdemo.analysis.batch_sizes import SizeReport
+from specdemo.analysis.batch_sizes import LoadReport, SizeReport
 from specdemo.analysis.report import Report
 from specdemo.analysis.speedup import plain_of
 from specdemo.analysis.sweep_report import SweepReport
@@ -59,10 +59,19 @@ def _speedup(row: Any) -> str:
     return f"{number(row.speedup, '.2f', '×')}{between}"
 
 
+OVER = "median of the requests; of the repeats the median, the lowest and the highest"
+
+
+def _ends(three: Sequence[float] | None, form: str, unit: str = "", factor: float = 1) -> str:
+    low, middle, high = sorted(factor * value for value in three or (0, 0, 0))
+    return spread(middle, low, high, form, unit) if three else NOTHING
+
+
 _COLUMNS: tuple[Column, ...] = (
     ("method", "who drafts, and how many tokens a round (γ)", lambda r: r.name),
     ("γ", "drafted tokens a round", lambda r: number(r.gamma, "d")),
     ("rows", "prompts decoded together", lambda r: number(r.size, "d")),
+    ("users", "who each wait for an answer and send the next request", lambda r: number(r.size, "d")),
     (
         "speed-up",
         "plain seconds a token / speculative seconds a token, each repeat against its own plain runs: the median, "
@@ -88,6 +97,13 @@ _COLUMNS: tuple[Column, ...] = (
         "shown",
         lambda r: rate(r.tokens_per_second),
     ),
+    (
+        "tokens/s of all",
+        "tokens of all answers / time from the first request to the last answer; slowest and fastest repeat",
+        lambda r: spread(r.tokens_per_second, r.tokens_per_second_low, r.tokens_per_second_high, ".1f"),
+    ),
+    ("of one", f"tokens after the first / their time: {OVER}", lambda r: _ends(r.user_tokens_per_second, ".1f")),
+    ("TTFT", f"from a request to its first token: {OVER}", lambda r: _ends(r.ttft, ".0f", "\u00a0ms", 1000)),
     ("plain tokens/s", "the same of plain decoding", lambda r: rate(r.plain_tokens_per_second)),
     ("accepted", "Σ accepted / Σ drafted", lambda r: number(r.acceptance_rate, ".1%")),
     (
@@ -118,6 +134,7 @@ KIND_COLUMNS: tuple[Column, ...] = (
 _SHOWN: dict[type[Report], str] = {
     SweepReport: "γ, speed-up, predicted, τ/(γc+v), tokens/s, plain tokens/s, accepted, τ, c, v(γ), o, rounds",
     AdviceReport: "method, speed-up, tokens/s, accepted, τ, c, v(γ), memory, runs, seconds, verdict",
+    LoadReport: "users, method, speed-up, tokens/s of all, of one, TTFT, accepted, τ",
     SizeReport: "rows, speed-up, plain tokens/s, tokens/s, accepted, τ, padding, idle cache, overhead",
 }
 SHOWN = {kind: names.split(", ") for kind, names in _SHOWN.items()}

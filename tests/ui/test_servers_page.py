@@ -186,7 +186,7 @@ def test_both_deployments_are_checked_for_the_same_output(page: Page, address: s
 
 
 def test_what_needs_the_models_says_so_and_a_sweep_measures_the_server(page: Page, address: str) -> None:
-    """No γ to choose and none to draw; batches ask for another pair."""
+    """No γ to choose and none to draw; users in place of rows; a check needs both deployments."""
     page.goto(f"{address}?pair=server%3Abig&sweep.tokens=8&sweep.repeats=1&tab=sweep")
     expect(page.locator("#sweep-drafts")).to_contain_text("Measures Big one as it was started")
     expect(page.locator("#sweep-from")).to_be_hidden()
@@ -195,9 +195,14 @@ def test_what_needs_the_models_says_so_and_a_sweep_measures_the_server(page: Pag
     expect(page.locator("#sweep-headline")).to_contain_text("the speed of its baseline")
     expect(page.locator("#sweep-table tbody tr")).to_have_count(1)
     expect(page.locator("#sweep-speedup")).to_be_hidden()
-    page.get_by_role("tab", name="Batch").click()
-    expect(page.locator("#batch-measure")).to_be_disabled()
-    expect(page.locator("#batch-drafts")).to_contain_text("Big one is a server, and this needs the models here")
+    page.goto(f"{address}?pair=server%3Abig&length=8&batch.rows=2&batch.repeats=1&tab=batch")
+    expect(page.locator("#batch-drafts")).to_contain_text("1, 2 users send 4 requests of at most 8 tokens")
+    expect(page.locator("#batch-run")).to_be_disabled()
+    page.locator("#batch-measure").click()
+    expect(page.locator("#load-headline")).to_contain_text("All 16 answers are those that one user got")
+    expect(page.locator("#load-table tbody tr")).to_have_count(4)
+    expect(page.locator("#load-ttft .legendtext")).to_have_text(["plain", "speculative"])
+    expect(page.locator("#batch-sizes")).to_be_hidden()
     choose(page, "pair", "builtin: target 17M, draft")
     page.get_by_role("tab", name="Losslessness").click()
     expect(page.locator("#losslessness-plan")).to_contain_text("runs of at most")

@@ -24,6 +24,7 @@ class Wanted:
     chat: bool  # whether a text is to be put into the chat template
     settings: Settings  # of the lane
     stop: tuple[str, ...] = ()  # texts that end the output
+    alone: bool = True  # whether no other request runs meanwhile that further questions would disturb
 
     @property
     def messages(self) -> list[dict[str, str]]:

@@ -51,11 +51,10 @@ class LlamaCpp(Engine):
         settings = self.wanted.settings
         ids = list(self.response.prompt_ids) or self._encoded()
         self.response.prompt_ids = tuple(ids)
+        context = settings.max_new_tokens + len(ids)
         match self.connection.page("/props"):
-            case {"default_generation_settings": {"n_ctx": int(context)}} if context:
-                pass
-            case _:
-                context = settings.max_new_tokens + len(ids)
+            case {"default_generation_settings": {"n_ctx": int(known)}, **more}:
+                context, self.response.slots = known or context, count(more, "total_slots")
         body = {
             **OWN_DEFAULTS,
             **self.sampling("n_predict"),

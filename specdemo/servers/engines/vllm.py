@@ -60,7 +60,7 @@ class VLLM(OpenAI):
         return {**super().listing(path), "return_tokens_as_token_ids": True}
 
     def begin(self) -> None:
-        if self.wanted.settings.strategy == "speculative":
+        if self.wanted.alone and self.wanted.settings.strategy == "speculative":
             self._before = _counters(self.connection)
 
     def read(self, event: dict[str, Any], arrived: float) -> list[Chunk]:
@@ -83,7 +83,7 @@ class VLLM(OpenAI):
             counted = _difference(self.connection, self._before, response.usage[1])
             found = replace(counted, complaints=(*found.complaints, *counted.complaints))
         response.speculation = found
-        if response.has_ids and found.steps:
+        if self.wanted.alone and response.has_ids and found.steps:
             try:
                 response.chunks = _with_token_texts(response.chunks, self.connection, self.wanted.model)
             except (httpx2.HTTPError, Refused):

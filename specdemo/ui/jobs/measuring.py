@@ -9,12 +9,15 @@ from dataclasses import dataclass, replace
 from threading import Event
 from typing import Any
 
-from specdemo.errors import SettingsError
+from specdemo.errors import PairError, SettingsError
 from specdemo.models.pair import ModelPair
+from specdemo.models.request import is_public
 from specdemo.runs.advise import LONGEST_BUDGET, stream_advice
 from specdemo.runs.batch_sizes import stream_batch_sizes
+from specdemo.runs.load_test import REQUESTS_A_USER, stream_load_test
 from specdemo.runs.measuring import Progress
 from specdemo.runs.sweep import GAMMAS, stream_sweep
+from specdemo.settings import LLAMA_CPP
 from specdemo.ui.jobs.job import Job, JobState, LaneRequest, Work
 from specdemo.ui.jobs.limits import check_prompts, check_runs, limits
 from specdemo.ui.jobs.worker import in_thread, reason_of
@@ -27,13 +30,13 @@ STOPPED_EARLY = "Stopped before anything was measured."
 
 @dataclass(frozen=True, slots=True)
 class MeasureJob(Job):
-    """Many runs from some prompts: batches of all ``sizes``, every method within a budget, or every γ."""
+    """Many runs from some prompts: batches or users of all ``sizes``, every method within a budget, or every γ."""
 
     prompts: list[str]  # of the runs
     lane: LaneRequest  # how they draft, and on what
     repeats: int = 1  # times each run is made
     gammas: tuple[int, ...] = ()  # to be tried; a server has its own
-    sizes: tuple[int, ...] = ()  # rows of the batches
+    sizes: tuple[int, ...] = ()  # rows of the batches; of what is served, users
     budget: float | None = None  # seconds in which every method is tried
     kinds: tuple[str, ...] = ()  # of the prompts, for advice by kind
     methods: tuple[str, ...] | None = None  # to be tried; None for all that the pair allows
@@ -43,11 +46,18 @@ class MeasureJob(Job):
     memory_advice = "Choose fewer tokens a run, a smaller pair or a quantisation, and run it again."
 
     @property
+    def is_load(self) -> bool:
+        """Whether it sends the requests of several users to a server."""
+        pair, settings = self.lane.pair, self.lane.settings
+        return bool(self.sizes) and (pair is None or pair.is_gguf or settings.engine == LLAMA_CPP)
+
+    @property
     def work(self) -> Sequence[Work]:
         drafted = self.lane.settings
         plain = replace(drafted, strategy="autoregressive")
         if self.sizes:
-            times = {size: self.repeats * -(-max(self.sizes) // size) for size in self.sizes}
+            rows = max(self.sizes) * (REQUESTS_A_USER if self.is_load else 1)
+            times = {size: self.repeats * -(-rows // size) for size in self.sizes}
             return [Work(settings, times[size], size) for size in self.sizes for settings in (plain, drafted)]
         every = [plain, *(replace(drafted, gamma=gamma) for gamma in self.gammas or (drafted.gamma,))]
         return [Work(settings, len(self.prompts) * self.repeats) for settings in every]
@@ -59,6 +69,8 @@ class MeasureJob(Job):
     def checked(self) -> MeasureJob:
         """The same, if it is within the limits; else raises SpecDemoError."""
         check_prompts(self.prompts)
+        if self.is_load and is_public():
+            raise PairError("pair: a load test is for servers of your own; run this app on your machine.")
         if self.budget is None:
             check_runs(sum(work.times * work.rows for work in self.work))
             return self
@@ -70,6 +82,8 @@ class MeasureJob(Job):
     def start(self, pair: ModelPair | None, stop: Event) -> Iterator[Progress[Any]]:
         """Begin the runs; setting ``stop`` ends them within one round."""
         prompts, settings = self.prompts, self.lane.settings
+        if self.is_load:
+            return stream_load_test(pair, prompts, settings, self.sizes, self.repeats, stop=stop)
         if self.sizes and pair is not None:
             return stream_batch_sizes(pair, prompts, settings, self.sizes, self.repeats, stop)
         if self.budget is not None:

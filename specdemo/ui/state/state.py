@@ -180,7 +180,7 @@ class Sweep(BaseModel):
 class Batch(BaseModel):
     """The tab *Batch*."""
 
-    rows: int = _control(8, f"Rows, up to {MOST_ROWS}", least=1, most=MOST_ROWS)
+    rows: int = _control(8, f"Rows, or users of a server, up to {MOST_ROWS}", least=1, most=MOST_ROWS)
     repeats: int = _control(3, "Repeats of every size", least=1, most=MOST_REPEATS)
     prompts: str = _control(DOMAINS, "Prompts", element="source", choices=lambda: SOURCES)
     domains: list[str] = _control(lambda: list(by_domain()), "Domains", choices=lambda: _listed(*by_domain())())

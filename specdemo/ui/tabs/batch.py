@@ -7,8 +7,11 @@ from dataclasses import replace
 
 import gradio as gr
 
-from specdemo.analysis.batch_sizes import SizeReport
+from specdemo.analysis.batch_sizes import LoadReport, SizeReport
 from specdemo.drafters import DRAFTERS, offered_with
+from specdemo.models.request import is_public
+from specdemo.runs.load_test import REQUESTS_A_USER
+from specdemo.settings import LLAMA_CPP
 from specdemo.ui.jobs.batch import BatchJob
 from specdemo.ui.jobs.job import JobState, LaneRequest
 from specdemo.ui.jobs.limits import check_prompts
@@ -41,9 +44,10 @@ show();
 
 def batch_job(request: PanelRequest, file: str | None = None) -> BatchJob:
     """One batch, with prompts perhaps from a ``file``; raises SpecDemoError where it cannot run."""
-    pair, lane = request.pair, request.drafting_lane()  # what is wrong with the pair's name comes first
-    state, settings = request.state, lane.settings
-    if settings.server is None and not DRAFTERS[settings.drafter].batches:
+    pair = None if request.server else request.pair  # what is wrong with its name comes first
+    state, settings = request.state, request.drafting_lane().settings
+    here = pair is not None and not pair.is_gguf and settings.engine != LLAMA_CPP
+    if here and not DRAFTERS[settings.drafter].batches:
         parts = parts_of(state.pair, state.target, state.draft)
         able = next(spec for spec in offered_with(parts) if spec.batches)
         settings = replace(settings, drafter=able.name)
@@ -54,7 +58,7 @@ def batch_job(request: PanelRequest, file: str | None = None) -> BatchJob:
 
 
 def sizes_job(request: PanelRequest, file: str | None = None) -> MeasureJob:
-    """Batches of 1, 2, 4, … rows up to those asked for. Raises what :func:`batch_job` does."""
+    """Batches of 1, 2, 4, … rows up to those asked for, of a server so many users. Raises as :func:`batch_job`."""
     batch, times = batch_job(request, file), bounded("repeats", request.state.batch.repeats, MOST_REPEATS)
     sizes = tuple(sorted({2**i for i in range(batch.rows.bit_length())} | {batch.rows}))
     return MeasureJob(batch.prompts, batch.lane, times, sizes=sizes, kind="batch").checked()
@@ -63,6 +67,12 @@ def sizes_job(request: PanelRequest, file: str | None = None) -> MeasureJob:
 def sizes_plan(request: PanelRequest, job: MeasureJob) -> str:
     """What that would run."""
     settings, batches = job.lane.settings, counted(sum(work.times for work in job.work), "batch", "batches")
+    if job.is_load:
+        return (
+            f"{drafts_as(request.drafting_lane(), settings)} {', '.join(map(str, job.sizes))} users send "
+            f"{REQUESTS_A_USER * max(job.sizes)} requests of at most {counted(settings.max_new_tokens, 'token')}, "
+            f"to plain and to speculative decoding, {counted(job.repeats, 'time')}."
+        )
     return (
         f"{drafts_as(request.drafting_lane(), settings)} {batches} of {', '.join(map(str, job.sizes))} rows, "
         f"plain and drafted, each row of at most {counted(settings.max_new_tokens, 'token')}."
@@ -73,8 +83,8 @@ def create_batch_tab(controls: Controls, runner: JobRunner) -> Start:
     """Build the tab in the current layout; returns what its main button starts."""
     with gr.Column(elem_id="batch", elem_classes="measuring"):
         gr.HTML(
-            "<p>Several prompts decoded together, each keeping its own number of tokens a round: "
-            "does drafting still pay?</p>",
+            "<p>Several prompts decoded together, each keeping its own number of tokens a round; or several "
+            "users of a server at a time: does drafting still pay?</p>",
             padding=False,
             elem_classes="measuring-lead",
         )
@@ -94,25 +104,26 @@ def create_batch_tab(controls: Controls, runner: JobRunner) -> Start:
             padding=False,
             elem_id="batch-view",
         )
-        results = create_results(SizeReport)
+        results, load = create_results(SizeReport), create_results(LoadReport)
     show_example(results)
 
     def show_batch(states: Iterator[JobState], session: str) -> Iterator[Updates]:
         for state in states:
             update: Updates = {status: state_line(state)}
             if state.result is not None:  # not before: an error should not take away what was there
-                update |= {view: {**state.result, "phase": state.phase}, results.area: gr.update(visible=False)}
+                update |= {view: {**state.result, "phase": state.phase}}
+                update |= {each.area: gr.update(visible=False) for each in (results, load)}
             yield update
 
-    measured = show_measurement(status, [results])
+    measured = show_measurement(status, [results, load])
 
     def show_measured(states: Iterator[JobState], session: str) -> Iterator[Updates]:
         # One result at a time: two large figures of different runs would be read together.
         for update in measured(states, session):
-            yield {**update, view: None} if results.area in update else update
+            yield {**update, view: None} if results.area in update or load.area in update else update
 
     measure = controls.starts["batch"]
-    sizes = Start(measure, sizes_job, show_measured, [file], on_servers=False, note=note, plan=sizes_plan)
+    sizes = Start(measure, sizes_job, show_measured, [file], not is_public(), note=note, plan=sizes_plan)
     starts = [Start(run, batch_job, show_batch, [file], on_servers=False), sizes]
-    connect(runner, controls, "batch", starts, [status, view, *results.outputs()])
+    connect(runner, controls, "batch", starts, [status, view, *results.outputs(), *load.outputs()])
     return sizes

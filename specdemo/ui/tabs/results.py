@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from html import escape
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -13,7 +14,7 @@ from typing import Any, Literal
 import gradio as gr
 
 from specdemo.analysis.advice import AdviceReport
-from specdemo.analysis.batch_sizes import SizeReport
+from specdemo.analysis.batch_sizes import LoadReport, SizeReport
 from specdemo.analysis.engine_lines import FRAMEWORKS
 from specdemo.analysis.report import Report
 from specdemo.analysis.sweep_report import SweepReport
@@ -26,6 +27,7 @@ from specdemo.view.charts import (
     accepted_figure,
     figure_head,
     forest,
+    load_figure,
     size_figure,
     speed_figure,
     speedup_figure,
@@ -39,6 +41,7 @@ NAMES = {
     SweepReport: ("sweep-results", "sweep", "gamma-sweep"),
     AdviceReport: ("advice-results", "advice", "which-setting"),
     SizeReport: ("batch-sizes", "batch-sizes", "batch-sizes"),
+    LoadReport: ("load-results", "load", "load-test"),
 }
 """By kind of report the id of its area, what begins the other ids, and what begins the names of its files."""
 FIGURES: Mapping[type[Report], Sequence[tuple[str, str, Callable[[Any], Any]]]] = {
@@ -50,6 +53,13 @@ FIGURES: Mapping[type[Report], Sequence[tuple[str, str, Callable[[Any], Any]]]] 
     ),
     AdviceReport: (),
     SizeReport: (("plot", "Speed-up by batch size", size_figure),),
+    LoadReport: (
+        ("plot", "Speed-up by number of users", size_figure),
+        ("all", "Tokens/s of all users", partial(load_figure, field="tokens_per_second", unit="tokens/s")),
+        ("one", "Tokens/s of one user", partial(load_figure, field="user_tokens_per_second", unit="tokens/s")),
+        ("ttft", "Time to first token", partial(load_figure, field="ttft", unit="s")),
+        ("kept", "Acceptance", partial(load_figure, field="acceptance_rate", unit="accepted / drafted")),
+    ),
 }
 
 
@@ -99,7 +109,8 @@ class Results:
         figure, slow, sentence = _headline(report)
         doubt = " data-doubt" if report.noisy else ""
         large = f"<strong{doubt or ' data-slow' * slow}>{figure}</strong>" if figure else ""
-        over_gamma = report.server is None  # a server has one γ, of which there is no figure
+        # Of a server's one γ there is no figure.
+        over_gamma = report.server is None or isinstance(report, LoadReport)
         drawn = zip(self.plots, FIGURES[self.kind], strict=True) if over_gamma else ()
         lines = {engine: report.code(engine) for engine in self.code}
         able = [engine for engine, text in lines.items() if not all(t.startswith("#") for t in text.splitlines())]
@@ -151,7 +162,7 @@ def _headline(report: SweepReport | AdviceReport | SizeReport) -> tuple[str, boo
 def create_results(kind: type[Report]) -> Results:
     """Build the results of a kind of report in the current layout; advice is hidden until there is any."""
     (area_id, prefix, _), advised = NAMES[kind], kind is AdviceReport
-    with gr.Column(elem_id=area_id, visible=not advised) as area:
+    with gr.Column(elem_id=area_id, visible=kind in (SweepReport, SizeReport)) as area:
         headline = gr.HTML(
             value=None, padding=False, elem_id=f"{prefix}-headline", elem_classes="measured-headline"
         )

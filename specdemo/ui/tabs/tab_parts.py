@@ -85,8 +85,8 @@ def connect(
     free = [*buttons, stop, *more]
 
     def buttons_of(session: str, pair: str | None = None) -> Updates:
-        free = not signals.running(session, tab) and server_of(pair) is None
-        return {button: gr.update(interactive=free) for button in buttons}
+        free, here = not signals.running(session, tab), server_of(pair) is None
+        return {start.button: gr.update(interactive=free and (here or start.on_servers)) for start in starts}
 
     def prepare(start: Start) -> Callable[[gr.Request], Updates]:
         def prepared(request: gr.Request) -> Updates:
