@@ -147,6 +147,6 @@ def test_sizes_tells_what_states_cost(monkeypatch: pytest.MonkeyPatch) -> None:
     (row,) = found["rows"]
     assert row["identical"]
     assert 0 < row["states"]["put back"] < row["states"]["step"]
-    *_, head, rule, costs = sizes.table(found).splitlines()
+    head, _, costs = sizes.table(found).splitlines()[-3:]
     assert "copied" in head
     assert "ms" in costs
