@@ -38,7 +38,7 @@ SHAPES = (
     (40, 5, "never rejected"),
 )
 """Tokens of the prompt, γ, and the draft."""
-COUNT = 40
+COUNT = 60
 
 
 @pytest.mark.parametrize("family", FAMILIES)
