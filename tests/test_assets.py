@@ -62,5 +62,9 @@ def test_the_readme_lists_every_pair() -> None:
     for entry in catalog().values():
         size = f"{entry.memory_gb:g} GB{', gated' if entry.gated else ''}"
         models = [m.removeprefix("assets:") for m in (entry.target, entry.draft, entry.head) if m]
-        row = " + ".join(models) if len(models) > 1 else f"{models[0]} alone"
+        row = (
+            " + ".join(models)
+            if len(models) > 1
+            else f"{models[0]} {'with its MTP head' if entry.mtp else 'alone'}"
+        )
         assert f"| `{entry.id}` | {row} | {size} |" in readme

@@ -60,7 +60,7 @@ HELP = {
     "rows": "tokens of a forward",
     "seconds": "of each flood",
     "shape": "of Qwen3, such as 0.6B",
-    "sizes": "of Qwen3, such as 1.7B",
+    "sizes": "of Qwen3, such as 1.7B, or hybrid, Qwen3.5's of 0.5B",
     "tuning": "first prompts of each domain, on which settings are chosen; they do not count",
     "threads": "CPU threads",
     "tokens": "new tokens of each run",

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from transformers import AutoModelForCausalLM, PreTrainedModel, Qwen3Config
+from transformers import AutoModelForCausalLM, PreTrainedModel, Qwen3_5TextConfig, Qwen3Config
 
 from specdemo.bench.harness import CPU
 from specdemo.models.packing import pack, unpackable_reason
@@ -35,8 +35,10 @@ SHAPES = {
     "0.6B": (28, 1024, 16, 8, 128, 3072, 151_936, True),
     "1.7B": (28, 2048, 16, 8, 128, 6144, 151_936, True),
     "4B": (36, 2560, 32, 8, 128, 9728, 151_936, True),
+    "hybrid": (24, 1024, 8, 2, 256, 3584, 32_768, True),
 }
-"""By name, the ``FIELDS``; the last three are Qwen3's."""
+"""By name, the ``FIELDS``; three are Qwen3's, the last is Qwen3.5's of 0.8B with a small vocabulary: 0.53B."""
+PROJECTIONS = ("o_proj", "out_proj", "down_proj")
 
 
 def random_model(
@@ -45,7 +47,9 @@ def random_model(
     """A model whose weights are drawn where it will run, and whose texts no token ends."""
     fields: dict[str, Any] = dict(zip(FIELDS, SHAPES[shape], strict=True))
     fields["num_hidden_layers"] = layers or fields["num_hidden_layers"]
-    config = Qwen3Config(**fields, max_position_embeddings=4096, bos_token_id=None, eos_token_id=None)
+    fields |= {"max_position_embeddings": 4096, "bos_token_id": None, "eos_token_id": None}
+    hybrid = shape == "hybrid"
+    config = Qwen3_5TextConfig(**fields, linear_num_value_heads=16) if hybrid else Qwen3Config(**fields)
     torch.manual_seed(SEED)
     with torch.device(device):
         return AutoModelForCausalLM.from_config(config, dtype=dtype).eval()
@@ -58,8 +62,9 @@ def random_pair(
     target, draft = (random_model(shape, dtype, device, layers) for layers in (None, draft_layers))
     with torch.no_grad():
         for layer in target.model.layers[draft_layers:]:
-            for projection in (layer.self_attn.o_proj, layer.mlp.down_proj):
-                projection.weight.mul_(later)
+            for name, weight in layer.named_parameters():
+                if name.split(".")[-2] in PROJECTIONS:
+                    weight.mul_(later)
     weights = target.state_dict()
     draft.load_state_dict({name: weights[name].clone() for name in draft.state_dict()})
     return ModelPair(target, draft, None, name=f"random, {shape} + its first {draft_layers} layers")

@@ -18,7 +18,7 @@ from specdemo.bench.harness import CPU, Args, Results, columns, interleaved, run
 from specdemo.bench.random_models import SHAPES, pack_all, random_pair
 from specdemo.decoding.engines.eager import EagerRunner
 from specdemo.errors import SpecDemoError
-from specdemo.models.pair import ModelPair
+from specdemo.models.pair import ModelPair, keeps_states
 from specdemo.settings import Settings
 
 PROMPT = range(100, 132)
@@ -33,7 +33,8 @@ def measure(args: Args) -> Results:
 
 def _of_size(size: str, dtype: str, args: Args) -> list[dict[str, Any]]:
     """One row a number of threads; what runs is opened once and takes turns over all of them."""
-    plain, packed = (random_pair(size, getattr(torch, dtype)) for _ in range(2))
+    layers = 4 if size == "hybrid" else 2  # of its draft: every fourth of a hybrid's is one of attention
+    plain, packed = (random_pair(size, getattr(torch, dtype), draft_layers=layers) for _ in range(2))
     pack_all(packed)
     runners = {"as torch has it": _filled(plain, args.context), "packed": _filled(packed, args.context)}
     fields = {"gamma": args.gamma, "max_new_tokens": args.tokens}
@@ -41,14 +42,18 @@ def _of_size(size: str, dtype: str, args: Args) -> list[dict[str, Any]]:
         "plain": ours(packed, Settings(strategy="autoregressive", **fields)),
         "speculative": ours(packed, Settings(**fields)),
         "generate": generate(plain, args.tokens),
-        "assisted": assisted_generate(plain, args.tokens, args.gamma),
     }
+    if not keeps_states(plain.target):  # which transformers does not speculate on
+        decoders["assisted"] = assisted_generate(plain, args.tokens, args.gamma)
     before = torch.get_num_threads()
     found = []
     for threads in args.threads:
         torch.set_num_threads(threads)
         about = {"size": size, "dtype": dtype, "threads": threads}
-        found.append(about | {"weights": _forwards(runners, args)} | _runs(decoders, args.repeats))
+        row = about | {"weights": _forwards(runners, args)} | _runs(decoders, args.repeats)
+        if keeps_states(packed.target):
+            row["states"] = _state_costs(runners["packed"], args)
+        found.append(row)
     torch.set_num_threads(before)
     return found
 
@@ -61,11 +66,47 @@ def _filled(pair: ModelPair, context: int) -> EagerRunner:
 
 def seconds_of(runner: EagerRunner, count: int) -> float:
     """The time of a forward of ``count`` tokens, with the logits of all; the runner is as before."""
-    length, began = runner.length, now(CPU)
+    length = runner.length
+    runner.checkpoint()
+    runner.forward([TOKEN])  # which copies states, where there are such; a step behind another does not
+    began = now(CPU)
     runner.forward([TOKEN] * count, keep=count)
     took = now(CPU) - began
     runner.rollback_to(length)
     return took
+
+
+def _state_costs(runner: EagerRunner, args: Args) -> dict[str, float]:
+    """Milliseconds that states cost a round: to keep and put them back, to copy them, to read tokens again.
+
+    They are copied where a single token follows a checkpoint. Read again, beside the next round's own, are the
+    tokens that a rejected round kept: three here, of a draft of ``--gamma``.
+    """
+
+    def put_back() -> float:
+        began = now(CPU)
+        runner.checkpoint()
+        kept = now(CPU) - began
+        runner.forward([TOKEN] * 2)
+        began = now(CPU)
+        runner.rollback_to(runner.length - 2)
+        return kept + now(CPU) - began
+
+    def copied() -> float:
+        began = now(CPU)
+        for state in runner._cache.states.values():
+            state.clone()
+        return now(CPU) - began
+
+    verify, longer = (partial(seconds_of, runner, args.gamma + 1 + again) for again in (0, 3))
+    turns = {
+        "put back": put_back,
+        "copied": copied,
+        "again": lambda: longer() - verify(),
+        "step": partial(seconds_of, runner, 1),
+    }
+    found = interleaved(turns, args.repeats, label="states")
+    return {name: 1e3 * median(times) for name, times in found.items()}
 
 
 def _forwards(runners: dict[str, EagerRunner], args: Args) -> dict[str, Any]:
@@ -89,7 +130,9 @@ def _runs(decoders: dict[str, Contender], repeats: int) -> dict[str, Any]:
         "tokens_per_second": {name: median(s.whole_speed for s in found) for name, found in runs.items()},
         "speedup": compared(runs["plain"], runs["speculative"], whole=True),
         "over_generate": compared(runs["generate"], runs["plain"], whole=True),
-        "over_assisted": compared(runs["assisted"], runs["speculative"], whole=True),
+        "over_assisted": compared(runs["assisted"], runs["speculative"], whole=True)
+        if "assisted" in runs
+        else dict.fromkeys(("median", "low", "high")),
         "acceptance_rate": figures.acceptance_rate,
         "draft_cost": figures.draft_cost,
         "verify_cost": figures.verify_cost,
@@ -107,6 +150,12 @@ SPEEDS = NAMES | {
     "v(γ)": "{verify_cost:.2f}",
     "same ids": "{identical}",
 }
+STATES = NAMES | {
+    "a step": "{states[step]:.0f} ms",
+    "states kept and put back": "{states[put back]:.2f} ms",
+    "copied": "{states[copied]:.1f} ms",
+    "three tokens read again": "{states[again]:.0f} ms",
+}
 
 
 def table(found: Results) -> str:
@@ -119,7 +168,10 @@ def table(found: Results) -> str:
     counts = list(forwards[0]["ms"])
     cells = NAMES | {"weights": "{kind}", **{f"{n} tokens": f"{{ms[{n}]:.0f}}" for n in counts}}
     cells |= {f"v({n - 1})": f"{{v[{n}]:.2f}}" for n in counts if n > 1}
-    return f"{columns(cells, forwards)}\n\n{columns(SPEEDS, found['rows'])}"
+    tables = [columns(cells, forwards), columns(SPEEDS, found["rows"])]
+    if hybrids := [row for row in found["rows"] if "states" in row]:
+        tables.append(columns(STATES, hybrids))
+    return "\n\n".join(tables)
 
 
 if __name__ == "__main__":

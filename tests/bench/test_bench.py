@@ -159,3 +159,15 @@ def test_sizes_compares_the_same_tokens(monkeypatch: pytest.MonkeyPatch) -> None
     }
     assert row["identical"]
     assert "plain / `generate`" in sizes.table(found)
+
+
+def test_sizes_tells_what_states_cost(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(SHAPES, "hybrid", (8, 64, 2, 1, 32, 64, 100, True))
+    fields = {"dtypes": ["float32"], "threads": [1], "rows": [1, 6], "gamma": 5, "context": 8, "tokens": 8}
+    found = sizes.measure(Namespace(sizes=["hybrid"], repeats=2, **fields))
+    (row,) = found["rows"]
+    assert row["identical"]
+    assert 0 < row["states"]["put back"] < row["states"]["step"]
+    head, _, costs = sizes.table(found).splitlines()[-3:]
+    assert "copied" in head
+    assert "ms" in costs

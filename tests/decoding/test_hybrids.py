@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
+import sys
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -36,7 +38,7 @@ SHAPES = (
     (40, 5, "never rejected"),
 )
 """Tokens of the prompt, γ, and the draft."""
-COUNT = 40
+COUNT = 60
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -121,6 +123,37 @@ def test_plain_lanes_keep_no_checkpoint_and_a_closed_one_leaves_nothing(runners:
     for _ in racing:
         pass
     assert [trace.token_ids for trace in racing.traces()] == [expected] * 2
+
+
+@pytest.mark.parametrize(
+    ("family", "function", "chunk"),
+    [
+        ("qwen3_5_text", "torch_chunk_gated_delta_rule", None),
+        ("kimi_linear", "chunk_kimi_delta_attention", None),
+        ("falcon_h1", "mamba2_chunk_scan", 256),
+        ("zamba2", "mamba2_chunk_scan", 256),
+    ],
+)
+def test_a_few_tokens_are_one_chunk_and_the_callers_model_keeps_its_own(
+    family: str, function: str, chunk: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Guards the time of a verify: filled up to 64 or 256 tokens it takes three to fifteen steps."""
+    model = tiny(family)
+    code = sys.modules[type(model).__module__]
+    scan, lengths = getattr(code, function), []
+
+    def watched(*args: Any, **kwargs: Any) -> Any:
+        lengths.append(kwargs.get("chunk_size"))
+        return scan(*args, **kwargs)
+
+    monkeypatch.setattr(code, function, watched)
+    runner, ids = EagerRunner(model), prompt_ids(90)
+    parts = [runner.forward(part, len(part)).logits for part in (ids[:3], ids[3:8], ids[8:])]
+    assert set(lengths) == {3, 5, min(82, chunk or 64)}
+    lengths.clear()
+    with torch.no_grad():
+        torch.testing.assert_close(torch.cat(parts), model(torch.tensor([ids])).logits[0], atol=1e-3, rtol=1e-4)
+    assert set(lengths) == {chunk}
 
 
 def test_what_states_cannot_do_is_refused_in_a_sentence() -> None:

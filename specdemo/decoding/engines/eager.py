@@ -14,7 +14,7 @@ from specdemo.decoding.engines.base import Ids, Output, additive, model_masks
 from specdemo.decoding.engines.kv_cache import LaneCache, States
 from specdemo.decoding.engines.llama import DirectForward
 from specdemo.decoding.engines.llama_check import unsupported_reason
-from specdemo.decoding.engines.model_views import HiddenStateReader
+from specdemo.decoding.engines.model_views import HiddenStateReader, ShortChunks
 from specdemo.decoding.proposal import TreeMask
 from specdemo.models.packing import engine_name
 from specdemo.models.pair import cache_argument, device_of, embeddings_of
@@ -44,9 +44,12 @@ class Forward:
     name = "eager"
 
     def __init__(self, model: PreTrainedModel, aux_layers: Sequence[int] = ()) -> None:
+        self.device = device_of(model)
+        # Elsewhere the time of a small chunk is not its arithmetic's.
+        self._chunks = ShortChunks(model) if self.device.type == "cpu" else None
+        model = model if self._chunks is None else self._chunks.view
         self._reader = HiddenStateReader(model, aux_layers) if aux_layers else None
         self.model = model = model if self._reader is None else self._reader.view
-        self.device = device_of(model)
         self._modules = tuple(model.modules())  # walking the tree anew would cost each forward some percent
         self._known_ids = embeddings_of(model)
         # Inference mode saves a tenth of a small model's step, but quantised weights fail in it.
@@ -93,6 +96,8 @@ class Forward:
             # As generate does: left alone, some models count otherwise, from a filler token on or from 0 again.
             begin = cache.get_seq_length()
             inputs["position_ids"] = torch.arange(begin, begin + tokens.shape[1], device=self.device)[None]
+        if self._chunks is not None:
+            inputs |= self._chunks.arguments(tokens.shape[1])
         with self._without_gradients(), evaluating(self._modules):
             inputs[self._cache_argument] = cache
             logits = self.model(input_ids=tokens, use_cache=True, **inputs).logits

@@ -6,6 +6,7 @@ transformers' ``output_hidden_states`` is not used to read hidden states: it lea
 from __future__ import annotations
 
 import copy
+import sys
 from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
@@ -23,6 +24,13 @@ HOOK_TABLES = (
     "_forward_pre_hooks",
     "_forward_pre_hooks_with_kwargs",
 )
+
+DELTA_RULES = ("torch_chunk_gated_delta_rule", "chunk_kimi_delta_attention")
+"""transformers' recurrences that take the length of a chunk from the arguments of the model's forward."""
+DELTA_CHUNK = 64
+"""Their own."""
+SCANS = ("mamba2_chunk_scan",)
+"""Those that take it from the layer, which has it from the configuration."""
 
 
 def layer_list(model: PreTrainedModel) -> str | None:
@@ -68,6 +76,43 @@ def observable(module: Any) -> Any:
     return copied
 
 
+class ShortChunks:
+    """A view of a model whose recurrent layers read a few tokens as one chunk of so many.
+
+    By themselves they fill a chunk up with zeros, to 64 tokens (delta rule) or 256 (Mamba-2), so that a verify
+    would take several times the time of a step. The sums are the same.
+
+    Args:
+        model: any; where none of its layers is such a one, the view is the model.
+
+    Attributes:
+        view: the model to call.
+    """
+
+    def __init__(self, model: PreTrainedModel) -> None:
+        self._layers: list[tuple[Any, int]] = []
+        self._delta_rule = any(_beside(module, DELTA_RULES) for module in model.modules())
+        self.view: PreTrainedModel = self._copied(model)
+
+    def _copied(self, module: Any) -> Any:
+        """The same module; one with a scan somewhere in it is copied without its weights."""
+        children = {name: child and self._copied(child) for name, child in module._modules.items()}
+        scans = "chunk_size" in vars(module) and _beside(module, SCANS)
+        if not scans and all(child is module._modules[name] for name, child in children.items()):
+            return module
+        copied = copy.copy(module)
+        copied._modules = children
+        if scans:
+            self._layers.append((copied, module.chunk_size))
+        return copied
+
+    def arguments(self, count: int) -> dict[str, int]:
+        """Make the view ready for a forward of ``count`` tokens; returns what it is to be called with."""
+        for layer, chunk in self._layers:
+            layer.chunk_size = min(count, chunk)
+        return {"chunk_size": min(count, DELTA_CHUNK)} if self._delta_rule else {}
+
+
 class HiddenStateReader:
     """A view of a model that keeps what enters some of its layers, or leaves the last.
 
@@ -103,6 +148,11 @@ class HiddenStateReader:
         kept = [self._kept[index] for index in self._aux_layers]
         self._kept.clear()
         return torch.cat([states.to(kept[-1].device) for states in kept], dim=-1)
+
+
+def _beside(module: nn.Module, functions: Sequence[str]) -> bool:
+    """Whether one of the functions stands where the module's class does."""
+    return any(hasattr(sys.modules.get(type(module).__module__), name) for name in functions)
 
 
 def _with_own_children(module: nn.Module) -> nn.Module:
