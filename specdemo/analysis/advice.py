@@ -210,7 +210,8 @@ class AdviceReport(Report):
         weights = {"target": self.quantization, "draft": self.draft_quantization}
         gamma = self._best_gamma()
         lines = engine_lines(engine, settings, self.models or {}, self.dtype, gamma, weights)
-        chain = Contender(self.contenders[self.race.leader].family, gamma)
+        leader = self.contenders[self.race.leader]
+        chain = leader if leader.gamma else Contender(leader.family, gamma)
         if chain.gamma is not None and chain in self.contenders:
             shares = self._row(self.contenders.index(chain)).per_position
             lines += synthetic_lines(engine, [*shares, *[0.0] * chain.gamma][: chain.gamma])

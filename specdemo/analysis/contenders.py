@@ -14,8 +14,8 @@ TREES = {8: 5, 24: 6}
 """The draft trees that it may try: their tokens, and how deep they are."""
 ROW_GAMMAS = (4, 8, 12, MAX_GAMMA)
 """The γ of drafters in a row."""
-SURE = (8, 0.4)
-"""γ and ``p_min`` of drafts that end where the drafter is not sure."""
+P_MINS = (0.4, 0.7, 0.9)
+"""Of drafts that end where the drafter is not sure; here the first one alone."""
 SERVER = "server"
 """The family of a server's own speculation."""
 
@@ -85,17 +85,19 @@ PLAIN = Contender()
 
 
 def contenders_of(
-    families: Sequence[str], adaptive: bool = True, trees: Sequence[str] = (), sure: bool = False
+    families: Sequence[str], adaptive: bool = True, trees: Sequence[str] = (), sure: Sequence[float] = ()
 ) -> tuple[Contender, ...]:
     """Plain decoding, then every family with every γ, with adaptive γ, and those of ``trees`` with each tree.
 
-    Drafters in a row have some γ only. Where trained weights draft, one contender is ``sure``.
+    Drafters in a row have some γ only. Where trained weights draft, each γ comes with every ``p_min`` of ``sure``.
     """
     found = [PLAIN]
     for family in families:
         alone = len(in_a_row(family)) == 1
-        found += [Contender(family, gamma) for gamma in (GRID if alone else ROW_GAMMAS)]
+        gammas = GRID if alone else ROW_GAMMAS
+        found += [Contender(family, gamma) for gamma in gammas]
         found += [Contender(family)] if adaptive and alone else []
         found += [Contender(family, tree=nodes) for nodes in TREES if family in trees]
-        found += [Contender(family, SURE[0], p_min=SURE[1])] if sure and DRAFTERS[family].needs else []
+        if sure and DRAFTERS[family].needs:
+            found += [Contender(family, gamma, p_min=p_min) for p_min in sure for gamma in gammas]
     return tuple(found)

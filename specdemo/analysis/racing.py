@@ -12,9 +12,9 @@ with unknown variance", arXiv 2310.03722). With ε = error / (contenders − 1) 
 dropped is at most ``error`` (successive elimination: Even-Dar, Mannor and Mansour, JMLR 7, 2006). It assumes
 differences that are about normal.
 
-Which γ are tried follows their order: speed-ups have one peak over γ, so the γ next to a drafter's best one enter
-the race (Combes and Proutiere, "Unimodal bandits", arXiv 1405.5096). This decides what is measured, never what is
-dropped.
+Which γ are tried follows their order: speed-ups have one peak over γ, and over ``p_min``, so what is one step from
+a drafter's best one enters the race (Combes and Proutiere, "Unimodal bandits", arXiv 1405.5096). This decides what
+is measured, never what is dropped.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from math import exp, fsum, log, log1p, sqrt
 from statistics import fmean
 
-from specdemo.analysis.contenders import Contender
+from specdemo.analysis.contenders import P_MINS, Contender
 
 ERROR = 0.05
 """Chance that a race drops the fastest contender."""
@@ -39,8 +39,8 @@ SETTLED = 4
 """Common blocks from which on a lead makes a leader, where the one before has run so often."""
 SCOUTING = 2
 """Blocks before neighbours enter."""
-FIRST = (2, 4, 8)
-"""The γ that begin."""
+FIRST = ((2, 0.0), (4, 0.0), (8, 0.0), (8, P_MINS[0]))
+"""γ and ``p_min`` of those that begin."""
 PLACE_OF_PLAIN = 0
 """The place of plain decoding among the contenders."""
 
@@ -87,7 +87,7 @@ class Race:
         self._blocks: list[tuple[str, dict[int, float]]] = []  # kind, and log of speed-up by place
         self.leader = PLACE_OF_PLAIN
         self.dropped: dict[int, Standing] = {}
-        first = (n for n, c in enumerate(self.contenders) if c.gamma is None or c.gamma in FIRST)
+        first = (n for n, c in enumerate(self.contenders) if c.gamma is None or (c.gamma, c.p_min) in FIRST)
         self.entered = list(dict.fromkeys((PLACE_OF_PLAIN, *first)))
 
     @property
@@ -174,16 +174,17 @@ class Race:
         return best
 
     def _waiting(self) -> list[int]:
-        """The γ beside the best one of each family that is still near, which were not tried yet."""
-        found = []
+        """What is a step of γ or ``p_min`` from the best of each family that is still near, and was not tried."""
+        found = set()
         for family in {self.contenders[n].family for n in {*self.live} - self.resting} - {""}:
-            of_family = [(n, c) for n, c in enumerate(self.contenders) if c.family == family]
-            line = [n for n, c in of_family if c.gamma is not None and not c.p_min]
-            tried = [n for n in line if n in self.live and any(n in block for _, block in self._blocks)]
-            if tried:
-                at = line.index(self.best(tried))
-                found += [n for n in line[max(at - 1, 0) : at + 2] if n not in self.entered]
-        return sorted(found)
+            grid = {n: c for n, c in enumerate(self.contenders) if c.family == family and c.gamma is not None}
+            gammas, p_mins = (sorted({getattr(c, name) for c in grid.values()}) for name in ("gamma", "p_min"))
+            places = {n: (gammas.index(c.gamma), p_mins.index(c.p_min)) for n, c in grid.items()}
+            tried = [n for n in grid if n in self.live and any(n in block for _, block in self._blocks)]
+            for some in filter(None, (tried, [n for n in tried if not grid[n].p_min])):
+                gamma, p_min = places[self.best(some)]
+                found |= {n for n, (g, p) in places.items() if abs(g - gamma) + abs(p - p_min) == 1}
+        return sorted(found - {*self.entered})
 
 
 def log_evidence(count: int, mean: float, variance: float) -> float:

@@ -46,6 +46,7 @@ HELP = {
     "budget": "seconds of the advisor",
     "context": "tokens before those that are measured",
     "corpus": "folder of the texts of held-out tasks, which are then the prompts",
+    "domains": "some of them; all unless given",
     "dtypes": "float32, bfloat16 or both",
     "folder": "of the files, which are written where they are not",
     "gamma": "tokens drafted a round",
@@ -91,7 +92,7 @@ def run_bench(
             parser.add_argument(flag, action="store_true", help=text)
             continue
         several = isinstance(default, list)
-        kind = str if default is None else type(default[0] if several else default)
+        kind = str if default is None or default == [] else type(default[0] if several else default)
         parser.add_argument(flag, type=kind, nargs="+" if several else None, default=default, help=text)
     args = parser.parse_args()
     threads = getattr(args, "threads", None)

@@ -11,7 +11,7 @@ from numbers import Real
 from threading import Event
 
 from specdemo.analysis.advice import AdviceReport
-from specdemo.analysis.contenders import PLAIN, SERVER, TREES, Contender, contenders_of
+from specdemo.analysis.contenders import P_MINS, PLAIN, SERVER, TREES, Contender, contenders_of
 from specdemo.analysis.repetition import loops
 from specdemo.analysis.rows import Run
 from specdemo.decoding.drafters.early_exit import exit_layer_of
@@ -55,7 +55,7 @@ def stream_advice(
         pair: the models; or their deployments, or None if the settings name a configured server. A server's
             speculation is then one method, as it was started.
         prompts: one prompt or several; a list of whole numbers is one prompt's token ids.
-        settings: of all runs; drafter and γ are the advisor's.
+        settings: of all runs; drafter, γ and ``p_min`` are the advisor's.
         budget_seconds: for all runs together, warm-up included. A run that would pass it is not begun.
         methods: names of the drafters to try; None for all that the pair allows.
         kinds: the kind of each prompt, for advice by kind; None for none.
@@ -75,18 +75,18 @@ def stream_advice(
         if methods is not None:
             raise SettingsError("methods", "a server drafts as it was started; leave methods out.")
     else:
-        settings = replace(settings, adaptive_gamma=False, tree_nodes=0)
+        settings = replace(settings, adaptive_gamma=False, tree_nodes=0, p_min=0.0)
     pair, given = opened(pair, prompts, PLAIN.settings(settings) if isinstance(pair, GgufPair) else settings)
     about = measured_on(pair)
     contenders: tuple[Contender, ...] = (PLAIN, Contender(SERVER))
     if isinstance(pair, GgufPair):
-        contenders = contenders_of(allowed_drafters(pair, settings, methods), adaptive=False, sure=True)
+        contenders = contenders_of(allowed_drafters(pair, settings, methods), adaptive=False, sure=P_MINS)
         about |= {"models": {role: str(path) for role, path in pair.files.items()}}
     if isinstance(pair, ModelPair):
         families = allowed_drafters(pair, settings, methods)
         trees = [name for name in families if _drafts(pair, settings, name, min(TREES))]
         trees = [name for name in trees if len(in_a_row(name)) == 1]
-        contenders = contenders_of(families, trees=trees, sure=True)
+        contenders = contenders_of(families, trees=trees, sure=P_MINS[:1])
         about |= {
             "models": model_names(pair),
             "draft_quantization": pair.draft and quantization_of(pair.draft),

@@ -97,11 +97,13 @@ class GgufPair(ServedPair):
     def check(self, settings: Settings) -> None:
         """Refuse what llama.cpp cannot do, and drafters that these files do not have."""
         drafts, info = settings.strategy == "speculative", DRAFTERS[settings.drafter]
+        sure = drafts and settings.p_min > 0
         refuse(
             settings,
             ("adaptive_gamma", drafts and settings.adaptive_gamma, "llama.cpp has one γ; switch adaptive γ off"),
             ("tree_nodes", drafts and settings.drafts_trees, "llama.cpp drafts chains; set 0"),
             ("drafter", drafts and info.llama_cpp is None, f"llama.cpp is not run with {info.label} here"),
+            ("p_min", sure and "{p_min}" not in str(info.llama_cpp), "llama.cpp's n-grams have none; set 0"),
             ("chat", bool(settings.chat) and not self.chat, "this file has no chat template; switch chat off"),
         )
         if drafts and info.needs is not None and info.needs not in self.parts:

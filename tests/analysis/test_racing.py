@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from specdemo.analysis.advice import interval_of
-from specdemo.analysis.contenders import GRID, contenders_of
+from specdemo.analysis.contenders import GRID, P_MINS, contenders_of
 from specdemo.analysis.racing import EFFECT, ERROR, PLACE_OF_PLAIN, Race, log_evidence
 from specdemo.theory import expected_tokens
 
@@ -121,3 +121,16 @@ def test_who_leads_on_a_kind_of_prompt_stays_in_the_race() -> None:
     assert second not in race.dropped
     assert race.leader == first
     assert race.best(race.live, "code") == second
+
+
+def test_what_is_a_step_from_the_best_enters_by_gamma_and_by_p_min() -> None:
+    contenders = contenders_of(["model"], adaptive=False, sure=P_MINS)
+    race = Race(contenders)
+    tried = {(c.gamma, c.p_min) for c in (contenders[n] for n in race.entered) if c.gamma}
+    assert tried == {(2, 0.0), (4, 0.0), (8, 0.0), (8, 0.4)}
+    speeds = [2 - 0.05 * abs(GRID.index(c.gamma or 1) - GRID.index(12)) - abs(c.p_min - 0.7) for c in contenders]
+    for _ in range(20):
+        race.add({n: speeds[n] for n in race.running[1:]})
+    best = contenders[race.leader]
+    assert (best.gamma, best.p_min) == (12, 0.7)
+    assert len(race.entered) < len(contenders) / 2

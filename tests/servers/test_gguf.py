@@ -152,18 +152,36 @@ def test_what_does_not_fit_is_refused(
 
 
 @pytest.mark.parametrize(
-    "changes", [{}, {"gamma": 2}, {"drafter": "eagle3"}, {"drafter": "prompt_lookup", "gamma": 2}], ids=str
+    "changes",
+    [
+        {},
+        {"gamma": 2},
+        {"p_min": 0.8, "gamma": 8},
+        {"drafter": "eagle3"},
+        {"drafter": "prompt_lookup", "gamma": 2},
+        {"drafter": "prompt_lookup,model", "gamma": 3},
+        {"drafter": "prompt_lookup,eagle3"},
+    ],
+    ids=str,
 )
 def test_each_drafter_gives_the_tokens_of_its_lane_here(pair: ModelPair, served: GgufPair, changes: dict) -> None:
     """Its γ is the lane's, and its rounds are known; those of model and head are those that they have here."""
     settings = replace(DRAFTED, ignore_eos=True, max_new_tokens=96, **changes)
-    text = {"eagle3": "ha ha ha ha ha ha ha ha ha", "prompt_lookup": CATS}.get(settings.drafter, PROMPT)
+    text = (
+        "ha ha ha ha ha ha ha ha ha"
+        if settings.drafter == "eagle3"
+        else CATS
+        if "lookup" in settings.drafter
+        else PROMPT
+    )
     own, theirs = specdemo.run(pair, text, settings), specdemo.run(served, text, settings)
     assert theirs.token_ids == own.token_ids
     assert (theirs.server.level, theirs.server.obeyed) == ("detailed", True)
     assert 0 < max(r.drafted for r in theirs.rounds) <= settings.gamma
     assert theirs.metrics().accepted > 0
-    if settings.needs:
+    if settings.p_min:  # which is of its ten likeliest tokens there
+        assert min(r.drafted for r in theirs.rounds[1:-1]) < settings.gamma
+    elif "prompt_lookup" not in settings.drafter:
         assert shape(theirs) == shape(own)
 
 
@@ -202,6 +220,8 @@ def test_a_sweep_tries_every_gamma(served: GgufPair) -> None:
         {"acceptance": "top_k"},
         {"acceptance": "block"},
         {"adaptive_gamma": True},
+        {"drafter": "suffix"},
+        {"drafter": "prompt_lookup", "p_min": 0.5},
         {"tree_nodes": 8},
         {"strategy": "assisted"},
         {"engine": "eager"},

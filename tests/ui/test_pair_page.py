@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from apps import launched
-from browsing import RUN_MS, choose, open_more, press_run_and_wait
+from browsing import RUN_MS, choose, open_more, press_run_and_wait, set_length
 from checkpoints import checkpoint
 from hub import Hub
 from playwright.sync_api import Page, expect
@@ -141,11 +141,18 @@ def test_a_quantised_target_races_its_unquantised_baseline(page: Page) -> None:
 
 
 def test_gguf_files_are_raced_in_llama_cpp(page: Page, tmp_path: Path) -> None:
-    """From a file to a finished race: choose *Custom*, name the files, press Run."""
+    """From a file to a finished race in three presses: the list, *Custom*, and with the name typed in, Run."""
     write_pair(load_pair("builtin", "cpu", "float32"), tmp_path, "float32")
+    set_length(page, 12)
+    choose(page, "pair", "Custom")
+    expect(page.locator("#custom-target input")).to_be_focused()
+    page.keyboard.insert_text(str(tmp_path / "target.gguf"))
+    press_run_and_wait(page)
+    expect(page.locator("[data-lane='1']").first).to_contain_text("Prompt lookup")
+    expect(page.locator("#lane2-method input")).to_have_value("Speculative: prompt lookup")
     name_pair(page, str(tmp_path / "target.gguf"), str(tmp_path / "draft.gguf"))
     page.get_by_text("same vocabulary").first.wait_for()  # the target's own card may come before
     assert "chat template" in card(page, "possible")
-    press_run_and_wait(page, tokens=12)
+    press_run_and_wait(page)
     expect(page.locator("[data-role=verdict]")).to_have_attribute("data-kind", "identical")
     expect(page.locator("[data-lane='1']").first).to_contain_text("llama.cpp")

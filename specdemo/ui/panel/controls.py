@@ -10,7 +10,7 @@ from gradio.components import FormComponent
 from gradio.events import Dependency
 
 from specdemo.ui.jobs.worker import StopSignals
-from specdemo.ui.state.couplings import choices_left
+from specdemo.ui.state.couplings import choices_left, nearest_offered
 from specdemo.ui.state.request import PanelRequest, panel_request
 from specdemo.ui.state.state import METHOD_PARAMETERS, TABS, PageState, PairChoice, parameters
 
@@ -21,6 +21,10 @@ UNSEEN: dict[str, Any] = {"show_progress": "hidden", "show_progress_on": [], "ap
 With every message of any event Gradio passes its status to all components that ever showed one, hidden or not, and
 copies their values for that: for this page's controls it took half of the browser's time in a run. So none does.
 """
+
+# Choices follow from the pair, and a page may send a value from before it has the new ones: where a name is typed
+# and Run pressed. Gradio would refuse it in words of its own; here a value is judged where it is read.
+gr.Dropdown.preprocess = lambda _, payload: payload  # type: ignore[method-assign, assignment, misc]
 
 UNQUEUED: dict[str, Any] = {"queue": False, **UNSEEN}  # moreover without waiting behind events that compute
 
@@ -74,8 +78,13 @@ class Controls:
         return self.named(self._panel(tabs))
 
     def request(self, values: Sequence[Any], *tabs: str) -> PanelRequest:
-        """What the values of ``inputs(*tabs)`` ask for; as :func:`specdemo.ui.state.request.panel_request`."""
-        return panel_request(PageState.of(dict(zip(self._panel(tabs), values, strict=True))))
+        """What the values of ``inputs(*tabs)`` ask for; as :func:`specdemo.ui.state.request.panel_request`.
+
+        Methods are those that the pair offers, as the page shows a moment after a pair was named.
+        """
+        given = dict(zip(self._panel(tabs), values, strict=True))
+        offered = {name: value for name, value in nearest_offered(given).items() if name in given}
+        return panel_request(PageState.of(given | offered))
 
     def choice(self, values: Sequence[Any]) -> PageState:
         return PageState.of(dict(zip(self._of(PairChoice.model_fields), values, strict=True)))

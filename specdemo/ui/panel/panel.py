@@ -181,7 +181,7 @@ def connect_couplings(controls: Controls) -> None:
     pair, target, draft, weights = controls.named(names)
     wished = controls.wished
     # Leaving the draft's field empty changes nothing in it, but says that there is no draft model.
-    drafts = [draft.input, draft.blur, draft.submit, weights.input]
+    drafts = [target.blur, target.submit, draft.input, draft.blur, draft.submit, weights.input]
     for events, read, brought, brings in (
         ([pair.input], names, BROUGHT["pair"], (*precision_of(pair.value), "chat", *METHOD_PARAMETERS)),
         (drafts, names, nearest_offered, METHOD_PARAMETERS),
