@@ -19,6 +19,7 @@ from specdemo.training.recipe import Target
 from specdemo.training.start import start_copying
 from specdemo.training.tasks.mixture import held_out_tasks
 from specdemo.training.tasks.stream import TaskStream
+from specdemo.training.tasks.tokenizer import BOS_ID
 
 CHECK_DRAWS = 1_000_000  # the checks on the way ask other held-out prompts than the check of the finished model
 
@@ -65,10 +66,11 @@ def train_target(
     def begin(phase: int, shallow: LlamaForCausalLM | None) -> LlamaForCausalLM:
         layers = part.phases[phase].layers
         model = build_model(part, layers, part.vocabulary, part.context, seed)
-        if shallow := shallow or start:
+        shallow = shallow or start
+        if not shallow and layers > 1:
+            start_copying(shallow := build_model(part, 2, part.vocabulary, part.context, seed))
+        if shallow:
             grow(shallow, model)
-        elif layers > 1 and not phase:
-            start_copying(model)
         nn.Module.to(model, run.device)
         # On a CPU PyTorch's own attention is half as quick in bfloat16 as its parts.
         model.set_attn_implementation("eager")
@@ -101,8 +103,11 @@ def _plain(model: LlamaForCausalLM) -> LlamaForCausalLM:
 def _summed_loss(model: LlamaForCausalLM, ids: torch.Tensor, learned: torch.Tensor, run: Run) -> torch.Tensor:
     """Cross entropy in nats over the tokens (B, n) that are to be learned; only they pass the output layer."""
     ids, learned = ids.to(run.device), learned[:, 1:].to(run.device)
+    document = (ids == BOS_ID).cumsum(1)
+    seen = (document[:, None] == document[..., None]).tril()[:, None]  # a task sees no other of its window
+    mask = torch.zeros(seen.shape, device=run.device).masked_fill(~seen, torch.finfo(torch.float32).min)
     with run.autocast():
-        hidden = model.model(ids, use_cache=False).last_hidden_state[:, :-1]
+        hidden = model.model(ids, attention_mask=mask, use_cache=False).last_hidden_state[:, :-1]
         logits = model.lm_head(hidden[learned])
     return functional.cross_entropy(logits.float(), ids[:, 1:][learned], reduction="sum")
 

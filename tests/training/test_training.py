@@ -18,23 +18,33 @@ from specdemo.training.loop import Muon, Run, load_checkpoint, schedule
 from specdemo.training.models import build_model, grow, read_model, read_tokenizer
 from specdemo.training.recipe import TINY, Rates, Target, recipe_of
 from specdemo.training.start import start_copying
-from specdemo.training.target import train_target
+from specdemo.training.target import _summed_loss, train_target
 from specdemo.training.tasks.mixture import domains
 from specdemo.training.tasks.stream import TaskStream
-from specdemo.training.tasks.tokenizer import ASSISTANT_ID, END_ID
+from specdemo.training.tasks.tokenizer import ASSISTANT_ID, BOS_ID, END_ID
 
 CPU = torch.device("cpu")
 RECIPE = recipe_of(TINY.split())
 
 
-def test_a_grown_model_repeats_the_trained_layers() -> None:
-    """Depth growth by stacking: layer i of the deep model is layer i mod n of the shallow one."""
-    shallow, deep = (build_model(RECIPE.target, layers, 400, 256, layers) for layers in (2, 5))
+def test_a_grown_model_computes_the_same_and_trains_everywhere() -> None:
+    shallow, deep = (build_model(RECIPE.target, layers, 400, 256, layers).eval() for layers in (2, 5))
     grow(shallow, deep)
-    for i, layer in enumerate(deep.model.layers):
-        for name, weight in layer.state_dict().items():
-            assert torch.equal(weight, shallow.model.layers[i % 2].state_dict()[name])
-    assert torch.equal(deep.model.embed_tokens.weight, shallow.model.embed_tokens.weight)
+    text = torch.randint(4, 400, (2, 20))
+    logits = deep(text).logits
+    torch.testing.assert_close(logits, shallow(text).logits)
+    logits.logsumexp(-1).sum().backward()
+    assert all(layer.self_attn.o_proj.weight.grad.any() for layer in deep.model.layers)
+
+
+def test_a_task_sees_no_other_task_of_its_window() -> None:
+    model, run = build_model(RECIPE.target, 1, 400, 256, 1), Run(Path(), RECIPE, CPU, torch.float32, print)
+    ids = torch.randint(4, 400, (2, 24))
+    ids[:, 0] = ids[:, 9] = BOS_ID
+    learned = torch.zeros(2, 24, dtype=torch.bool)
+    learned[:, 10:] = True
+    alone = _summed_loss(model, ids[:, 9:], learned[:, 9:], run)
+    torch.testing.assert_close(_summed_loss(model, ids, learned, run), alone)
 
 
 def test_a_new_target_copies_before_it_is_trained() -> None:
