@@ -45,18 +45,17 @@ def rotary_base(config: LlamaConfig) -> float:
 def grow(model: LlamaForCausalLM, deeper: LlamaForCausalLM) -> None:
     """Gives ``deeper`` the trained weights of ``model``, and what it computes.
 
-    A layer that is new begins as a copy of the one before it that writes nothing (arXiv 2401.02415).
+    A new layer begins as a copy of the one before it that writes nothing (arXiv 2401.02415).
     """
     deeper.model.embed_tokens.load_state_dict(model.model.embed_tokens.state_dict())
     deeper.model.norm.load_state_dict(model.model.norm.state_dict())
-    old, new, last = model.model.layers, deeper.model.layers, -1
+    old, new = model.model.layers, deeper.model.layers
     for index, layer in enumerate(new):
-        source = index * len(old) // len(new)
+        source, rest = divmod(index * len(old), len(new))
         layer.load_state_dict(old[source].state_dict())
-        if source == last:
+        if rest >= len(old):  # the layer before has the same source
             layer.self_attn.o_proj.weight.zero_()
             layer.mlp.down_proj.weight.zero_()
-        last = source
 
 
 def read_model(folder: Path) -> LlamaForCausalLM:

@@ -68,7 +68,8 @@ class Target(Shape):
             for right answers and for the loss.
     """
 
-    vector_lr: PositiveFloat = 5e-3
+    matrix_lr: PositiveFloat = 0.01
+    vector_lr: PositiveFloat = 2.5e-3
     warmup_steps: PositiveInt = 60
     decay_share: Annotated[Share, Field(gt=0)] = 0.3
     width: PositiveInt = 224

@@ -18,8 +18,7 @@ from specdemo.training.models import build_model, grow, read_model, read_tokeniz
 from specdemo.training.recipe import Target
 from specdemo.training.start import start_copying
 from specdemo.training.tasks.mixture import held_out_tasks
-from specdemo.training.tasks.stream import TaskStream
-from specdemo.training.tasks.tokenizer import BOS_ID
+from specdemo.training.tasks.stream import TaskStream, task_mask
 
 CHECK_DRAWS = 1_000_000  # the checks on the way ask other held-out prompts than the check of the finished model
 
@@ -103,12 +102,9 @@ def _plain(model: LlamaForCausalLM) -> LlamaForCausalLM:
 def _summed_loss(model: LlamaForCausalLM, ids: torch.Tensor, learned: torch.Tensor, run: Run) -> torch.Tensor:
     """Cross entropy in nats over the tokens (B, n) that are to be learned; only they pass the output layer."""
     ids, learned = ids.to(run.device), learned[:, 1:].to(run.device)
-    document = (ids == BOS_ID).cumsum(1)
-    seen = (document[:, None] == document[..., None]).tril()[:, None]  # a task sees no other of its window
-    mask = torch.zeros(seen.shape, device=run.device).masked_fill(~seen, torch.finfo(torch.float32).min)
     with run.autocast():
-        hidden = model.model(ids, attention_mask=mask, use_cache=False).last_hidden_state[:, :-1]
-        logits = model.lm_head(hidden[learned])
+        hidden = model.model(ids, attention_mask=task_mask(ids, run.dtype), use_cache=False).last_hidden_state
+        logits = model.lm_head(hidden[:, :-1][learned])
     return functional.cross_entropy(logits.float(), ids[:, 1:][learned], reduction="sum")
 
 
