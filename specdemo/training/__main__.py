@@ -114,8 +114,7 @@ def make_target(run: Run, every: dict[str, Domain], pair: Path, begin: Trained |
     stream = TaskStream(every, run.recipe.shares, read_tokenizer(folder), run.recipe.seed)
     target, seconds = train_target(stream, run, begin[0] if begin else None, compiled)
     note = f"{getattr(begin[0].config, 'training_note', '')} From that target: ".lstrip() if begin else ""
-    for depth in run.recipe.target.phases:
-        note += f"{depth.tokens / 1e6:g}M tokens at {depth.layers} layers, "
+    note += "".join(f"{p.tokens / 1e6:g}M tokens at {p.layers} layers, " for p in run.recipe.target.phases)
     note += f"{seconds / 3600:.1f} hours on {run.hardware()}."
     write_model(target, stream.tokenizer, pair / "target", note)
 

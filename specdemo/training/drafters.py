@@ -21,7 +21,7 @@ from specdemo.models.eagle3_head import Eagle3Head
 from specdemo.training.lessons import Lesson, Lessons
 from specdemo.training.loop import REPORT_EVERY, Phase, Run, train
 from specdemo.training.models import build_model
-from specdemo.training.tasks.stream import TaskStream
+from specdemo.training.tasks.stream import TaskStream, task_mask
 
 
 def distillation_loss(q_logits: torch.Tensor, p_logits: torch.Tensor, hard_share: float) -> torch.Tensor:
@@ -41,18 +41,14 @@ def train_draft(
 ) -> tuple[LlamaForCausalLM, float]:
     """The trained draft, and the seconds of all starts; goes on from ``folder/draft.pt``."""
     recipe, part, numbers = run.recipe, run.recipe.draft, run.recipe.lessons
-
-    def begin(draft: LlamaForCausalLM | None) -> LlamaForCausalLM:
-        vocabulary, context = target.config.vocab_size, target.config.max_position_embeddings
-        draft = draft or build_model(part, 1, vocabulary, context, recipe.seed)
-        nn.Module.to(draft, run.device)
-        return draft
+    vocabulary, context = target.config.vocab_size, target.config.max_position_embeddings
+    new = nn.Module.to(build_model(part, 1, vocabulary, context, recipe.seed), run.device)
 
     def reading(draft: LlamaForCausalLM, step: int) -> list[torch.Tensor]:
         """Next-token loss on all text of tasks, prompts too."""
         ids = tasks.batch(step, numbers.task_rows, numbers.window)[0].to(run.device)
         with run.autocast():
-            logits = draft(ids[:, :-1], use_cache=False).logits.float()
+            logits = draft(ids[:, :-1], task_mask(ids[:, :-1], run.dtype), use_cache=False).logits.float()
         return [functional.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten())]
 
     def distilling(draft: LlamaForCausalLM, step: int) -> list[torch.Tensor]:
@@ -60,14 +56,15 @@ def train_draft(
         lesson = lessons.at(step, run.device)
         places = lesson.places()
         with run.autocast():
-            q_logits = draft.lm_head(draft.model(lesson.ids, use_cache=False).last_hidden_state[places])
+            states = draft.model(lesson.ids, task_mask(lesson.ids, run.dtype), use_cache=False).last_hidden_state
+            q_logits = draft.lm_head(states[places])
         return [distillation_loss(q_logits, lesson.says(target.lm_head)[places], part.hard_share)]
 
     step_tokens = numbers.task_rows * numbers.window
     tokens = int(part.task_share * part.tokens)
     phases = [
-        Phase(tokens, step_tokens, begin, reading),
-        Phase(part.tokens - tokens, step_tokens, begin, distilling),
+        Phase(tokens, step_tokens, lambda _: new, reading),
+        Phase(part.tokens - tokens, step_tokens, lambda _: new, distilling),
     ]
     return train("draft", phases, part, run)
 
@@ -111,14 +108,12 @@ def train_head(target: LlamaForCausalLM, lessons: Lessons, run: Run) -> tuple[Ea
             run.log(f"head: the target's token in {', '.join(f'{share:.0%}' for share in agreement)} by step")
         return [total]
 
-    def begin(head: Eagle3Head | None) -> Eagle3Head:
-        return head or new_head(target, run.recipe.seed).to(run.device)
-
+    new = new_head(target, run.recipe.seed).to(run.device)
     step_tokens = numbers.rows * (numbers.answer_tokens + numbers.longest_prompt)
     alone = int(part.one_step_share * part.tokens)
     phases = [
-        Phase(alone, step_tokens, begin, partial(loss, 1)),
-        Phase(part.tokens - alone, step_tokens, begin, partial(loss, part.unrolled)),
+        Phase(alone, step_tokens, lambda _: new, partial(loss, 1)),
+        Phase(part.tokens - alone, step_tokens, lambda _: new, partial(loss, part.unrolled)),
     ]
     head, seconds = train("head", phases, part, run)
     return head.requires_grad_(False), seconds
@@ -137,21 +132,21 @@ def unrolled_loss(
 
     Of step k at index t the label is what the target says of token t + k + 2: the share ``hard_share`` is its best
     token, the rest its distribution over the draft vocabulary. Tokens whose best one is not in that vocabulary are
-    left out. Attention is causal over the rows of step 0, and sees of each later step the row of its own index.
+    left out. Attention is causal over the task's rows of step 0, and sees of later steps the row of its own index.
     ``table`` (V, H) are the embeddings, ``logits`` (B, n, V) what the target says; step k counts ``step_decay``^k.
     """
     rows, count = lesson.ids.shape
     known = torch.isin(logits.argmax(-1), head.target_ids)
     hidden, cache = head.project(lesson.features), DynamicCache()
     total, agreement = hidden.new_zeros((), dtype=torch.float32), []
-    causal = torch.full((count, count), -torch.inf, dtype=hidden.dtype, device=hidden.device).triu_(1)
-    own = torch.full_like(causal, -torch.inf).fill_diagonal_(0.0)
+    causal = task_mask(lesson.ids, hidden.dtype)
+    own = torch.full_like(causal[0, 0], -torch.inf).fill_diagonal_(0.0).expand_as(causal)
     for step in range(min(unrolled, count - 2)):
         ahead = step + 1
         # Along dimension 1, what stands so many places on; the last places hold what must not be counted.
         embeddings = functional.embedding(lesson.ids.roll(-ahead, 1), table)
         positions = torch.arange(step, step + count, device=hidden.device).expand(rows, -1)
-        mask = torch.cat([causal, *([own] * step)], dim=1)[None, None]
+        mask = torch.cat([causal, *([own] * step)], dim=-1)
         h = head(hidden, embeddings, positions, mask, cache)
         hidden = head.feed_back(h)
         counts = lesson.learned.roll(-ahead - 1, 1) & known.roll(-ahead, 1)

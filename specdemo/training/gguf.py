@@ -146,9 +146,8 @@ def _add_tokenizer(writer: gguf.GGUFWriter, tokenizer: PreTrainedTokenizerBase, 
     if not theirs or model["type"] != "BPE":
         raise PairError("llama.cpp would cut text in another way than this tokenizer; give one of this project's.")
     texts = {index: text for text, index in tokenizer.get_vocab().items()}
-    types = dict.fromkeys(texts, TokenType.NORMAL) | dict.fromkeys(
-        tokenizer.added_tokens_decoder, TokenType.CONTROL
-    )
+    control = dict.fromkeys(tokenizer.added_tokens_decoder, TokenType.CONTROL)
+    types = dict.fromkeys(texts, TokenType.NORMAL) | control
     writer.add_vocab_size(rows)
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre(theirs[0])
@@ -166,9 +165,7 @@ def _add_tokenizer(writer: gguf.GGUFWriter, tokenizer: PreTrainedTokenizerBase, 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m specdemo.training.gguf", description=__doc__)
     parser.add_argument("out", type=Path, help="folder for target.gguf, draft.gguf and head.gguf")
-    parser.add_argument(
-        "--pair", default="builtin", help="an id of the catalogue, or TARGET + DRAFT + HEAD (builtin)"
-    )
+    parser.add_argument("--pair", default="builtin", help="an id of the catalogue, or TARGET + DRAFT (+ HEAD)")
     parser.add_argument("--type", choices=TYPES, default="float32", help="of the matrices (float32)")
     args = parser.parse_args()
     try:

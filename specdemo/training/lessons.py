@@ -18,7 +18,7 @@ from specdemo.files import written_whole
 from specdemo.training.answers import generated, prompt_ids
 from specdemo.training.loop import Run
 from specdemo.training.recipe import Recipe
-from specdemo.training.tasks.stream import TaskStream
+from specdemo.training.tasks.stream import TaskStream, task_mask
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,8 @@ def make_lessons(target: LlamaForCausalLM, layers: tuple[int, ...], tasks: TaskS
             continue
         for index, (ids, learned) in enumerate(_batches(part, target, tasks, recipe)):
             with torch.no_grad():
-                output = target.model(ids.to(run.device), use_cache=False, output_hidden_states=True)
+                mask = task_mask(ids, target.dtype).to(run.device)
+                output = target.model(ids.to(run.device), mask, use_cache=False, output_hidden_states=True)
             features = torch.cat([output.hidden_states[layer] for layer in layers], dim=-1)
             states = (state.to("cpu", torch.float16) for state in (features, output.last_hidden_state))
             with written_whole(folder / f"{part:04d}-{index:04d}.pt") as partial:

@@ -41,12 +41,21 @@ def rotary_base(config: LlamaConfig) -> float:
     return float(parameters["rope_theta"])
 
 
+@torch.no_grad()
 def grow(model: LlamaForCausalLM, deeper: LlamaForCausalLM) -> None:
-    """Gives ``deeper`` the trained weights of ``model``, whose stack of layers is repeated (arXiv 2405.15319)."""
+    """Gives ``deeper`` the trained weights of ``model``, and what it computes.
+
+    A new layer begins as a copy of the one before it that writes nothing (arXiv 2401.02415).
+    """
     deeper.model.embed_tokens.load_state_dict(model.model.embed_tokens.state_dict())
     deeper.model.norm.load_state_dict(model.model.norm.state_dict())
-    for index, layer in enumerate(deeper.model.layers):
-        layer.load_state_dict(model.model.layers[index % model.config.num_hidden_layers].state_dict())
+    old, new = model.model.layers, deeper.model.layers
+    for index, layer in enumerate(new):
+        source, rest = divmod(index * len(old), len(new))
+        layer.load_state_dict(old[source].state_dict())
+        if rest >= len(old):  # the layer before has the same source
+            layer.self_attn.o_proj.weight.zero_()
+            layer.mlp.down_proj.weight.zero_()
 
 
 def read_model(folder: Path) -> LlamaForCausalLM:

@@ -60,7 +60,7 @@ class Target(Shape):
     """The target.
 
     Attributes:
-        phases: (layers, tokens, longest task) at growing depth; from one to the next the layers are repeated.
+        phases: (layers, tokens, longest task) at growing depth; a layer that is added begins by writing nothing.
         vocabulary, context: of the tokenizer, in tokens.
         sample_tasks: of each domain, that the tokenizer is trained on beside the corpus's words.
         window: tokens of one row; batch_tokens: of one step; part_tokens: of one forward pass of a step.
@@ -68,7 +68,8 @@ class Target(Shape):
             for right answers and for the loss.
     """
 
-    vector_lr: PositiveFloat = 5e-3
+    matrix_lr: PositiveFloat = 0.01
+    vector_lr: PositiveFloat = 2.5e-3
     warmup_steps: PositiveInt = 60
     decay_share: Annotated[Share, Field(gt=0)] = 0.3
     width: PositiveInt = 224

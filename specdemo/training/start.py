@@ -19,19 +19,18 @@ from transformers import LlamaForCausalLM
 
 from specdemo.training.models import rotary_base
 
-SPREAD = 0.02  # of embeddings
+SPREAD = 0.1  # of embeddings: the larger, the less an update of the layers changes what they begin with
 CONSTANT = 8 * SPREAD
 SHARP = 12.0  # by how much the logit of the place j + 1 back exceeds its neighbours'
 MATCH = 2.0  # the scale of queries and keys that are compared
 COPIED = 3.0  # of what a copying head writes, in spreads
-OTHERS = 0.3  # what is left of the other weights
-CERTAINTY = 4.0  # the last norm's weight
+CERTAINTY = 0.8  # the last norm's weight
 FARTHEST = 256  # places over which two tokens are compared
 
 
 @torch.no_grad()
 def start_copying(model: LlamaForCausalLM) -> None:
-    """Changes embeddings, last norm and the attention of the first two layers; leaves one head of each free."""
+    """Changes embeddings, last norm and the first two layers; leaves one head of each, and their MLPs, free."""
     config, layers = model.config, model.model.layers
     width, heads = config.hidden_size, config.num_attention_heads
     size, back = width // heads, heads - 1
@@ -49,14 +48,14 @@ def start_copying(model: LlamaForCausalLM) -> None:
     embeddings[:, 1:told] = 0
     scale = embeddings.square().mean(1).sqrt().mean()
     model.model.norm.weight.fill_(CERTAINTY)
-    for layer in layers[:2]:
-        for part in ("q_proj", "k_proj", "v_proj", "o_proj"):
-            layer.self_attn.get_parameter(f"{part}.weight").mul_(OTHERS)
+    for layer in layers[:2]:  # all else begins by writing nothing
+        layer.self_attn.o_proj.weight.zero_()
+        layer.mlp.down_proj.weight.zero_()
 
     coder = _orthogonal(code, width - told)
     strength = (SHARP * size**0.5 / (1 - angles[fast].cos()).sum()).sqrt() * scale / CONSTANT
-    for j, head in enumerate(_heads(back, size)):
-        query, key, value, out = _empty(layers[0], head)
+    for j in range(back):
+        query, key, value, out = _head(layers[0], j, size)
         query[fast, 0] = strength
         key[fast, 0] = strength * ((j + 1) * angles[fast]).cos()
         key[fast + half, 0] = strength * ((j + 1) * angles[fast]).sin()
@@ -65,8 +64,8 @@ def start_copying(model: LlamaForCausalLM) -> None:
 
     mixers = [MATCH * _orthogonal(len(still), code) for _ in range(back)]
     places = _orthogonal(width - told, width - told)[: back * size].chunk(back)
-    for place, head in zip(places, _heads(back, size), strict=True):
-        query, key, value, out = _empty(layers[1], head)
+    for head, place in enumerate(places):
+        query, key, value, out = _head(layers[1], head, size)
         query[still, told:] = mixers[0] @ coder
         for j, mixer in enumerate(mixers):
             key[still, codes[j]] = mixer
@@ -81,14 +80,8 @@ def _orthogonal(rows: int, columns: int) -> torch.Tensor:
     return torch.nn.init.orthogonal_(torch.empty(rows, columns))
 
 
-def _heads(count: int, size: int) -> list[slice]:
-    return [slice(h * size, (h + 1) * size) for h in range(count)]
-
-
-def _empty(layer: torch.nn.Module, head: slice) -> tuple[torch.Tensor, ...]:
+def _head(layer: torch.nn.Module, index: int, size: int) -> tuple[torch.Tensor, ...]:
     """Views of one head's query, key, value and output weights, set to zero."""
+    head = slice(index * size, (index + 1) * size)
     weights = [layer.get_parameter(f"self_attn.{part}_proj.weight") for part in "qkvo"]
-    views = tuple(w[:, head] if i == 3 else w[head] for i, w in enumerate(weights))
-    for view in views:
-        view.zero_()
-    return views
+    return tuple((w[:, head] if i == 3 else w[head]).zero_() for i, w in enumerate(weights))

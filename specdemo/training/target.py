@@ -18,7 +18,7 @@ from specdemo.training.models import build_model, grow, read_model, read_tokeniz
 from specdemo.training.recipe import Target
 from specdemo.training.start import start_copying
 from specdemo.training.tasks.mixture import held_out_tasks
-from specdemo.training.tasks.stream import TaskStream
+from specdemo.training.tasks.stream import TaskStream, task_mask
 
 CHECK_DRAWS = 1_000_000  # the checks on the way ask other held-out prompts than the check of the finished model
 
@@ -65,10 +65,11 @@ def train_target(
     def begin(phase: int, shallow: LlamaForCausalLM | None) -> LlamaForCausalLM:
         layers = part.phases[phase].layers
         model = build_model(part, layers, part.vocabulary, part.context, seed)
-        if shallow := shallow or start:
+        shallow = shallow or start
+        if not shallow and layers > 1:
+            start_copying(shallow := build_model(part, 2, part.vocabulary, part.context, seed))
+        if shallow:
             grow(shallow, model)
-        elif layers > 1 and not phase:
-            start_copying(model)
         nn.Module.to(model, run.device)
         # On a CPU PyTorch's own attention is half as quick in bfloat16 as its parts.
         model.set_attn_implementation("eager")
@@ -102,8 +103,8 @@ def _summed_loss(model: LlamaForCausalLM, ids: torch.Tensor, learned: torch.Tens
     """Cross entropy in nats over the tokens (B, n) that are to be learned; only they pass the output layer."""
     ids, learned = ids.to(run.device), learned[:, 1:].to(run.device)
     with run.autocast():
-        hidden = model.model(ids, use_cache=False).last_hidden_state[:, :-1]
-        logits = model.lm_head(hidden[learned])
+        hidden = model.model(ids, attention_mask=task_mask(ids, run.dtype), use_cache=False).last_hidden_state
+        logits = model.lm_head(hidden[:, :-1][learned])
     return functional.cross_entropy(logits.float(), ids[:, 1:][learned], reduction="sum")
 
 

@@ -67,6 +67,12 @@ class TaskStream:
         return self.tokenizer.backend_tokenizer.encode(document(task), add_special_tokens=False).ids
 
 
+def task_mask(ids: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """(B, 1, n, n) to be added to attention's scores: a token sees those before it of its own task."""
+    task = (ids == BOS_ID).cumsum(1)
+    return torch.where((task[:, None] == task[..., None]).tril(), 0.0, -torch.inf).to(dtype)[:, None]
+
+
 def _filled_up(texts: list[list[int]], window: int) -> tuple[torch.Tensor, torch.Tensor]:
     """An answer goes from the token after its beginning to its end token."""
     ids = torch.tensor([text + [BOS_ID] * (window - len(text)) for text in texts])

@@ -71,7 +71,9 @@ def train_tokenizer(domains: Mapping[str, Domain], part: Target) -> PreTrainedTo
     alphabet = [*SPECIAL, *sorted(pre_tokenizers.ByteLevel.alphabet())]
     marks = part.vocabulary // MARKS_SHARE
     letters = _merges(words, [], (part.vocabulary - len(alphabet) - marks) // 3)
-    merges = [pair for left, right in letters for pair in _cases(left, right)]
+    merges: list[tuple[str, str]] = []
+    for left, right in letters:  # with a capital first, in small letters, and in capitals
+        merges += (left.title(), right), (left, right), (left.upper(), right.upper())
     merges += _merges(sample, [pre_tokenizers.Split(Regex(r"[\p{L}\p{N}]+"), "removed"), *cut()], marks)
     vocabulary = {text: i for i, text in enumerate(dict.fromkeys([*alphabet, *map("".join, merges)]))}
 
@@ -102,8 +104,3 @@ def _merges(texts: Iterable[str], before: list[pre_tokenizers.PreTokenizer], cou
     trainer = trainers.BpeTrainer(vocab_size=count + 256, show_progress=False)  # an alphabet has up to 256 bytes
     trained.train_from_iterator(texts, trainer)
     return [tuple(pair) for pair in json.loads(trained.to_str())["model"]["merges"]][:count]
-
-
-def _cases(left: str, right: str) -> list[tuple[str, str]]:
-    """A merge with a capital first, in small letters, and in capitals."""
-    return [(left.title(), right), (left, right), (left.upper(), right.upper())]
