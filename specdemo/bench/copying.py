@@ -50,9 +50,9 @@ def spelling(answer: Sequence[int], begin: int, length: int) -> ModelPair:
         model.lm_head.weight.copy_(words)
         model.transformer.wte.weight.zero_()
         model.transformer.wpe.weight[begin - 1 : begin - 1 + len(answer)] = words[torch.tensor(answer)]
-        for block in model.transformer.h:
-            block.attn.c_proj.weight.zero_()
-            block.mlp.c_proj.weight.zero_()
+        for name, weight in model.transformer.h.named_parameters():
+            if name.endswith("c_proj.weight"):
+                weight.zero_()
     return ModelPair(model.eval())
 
 

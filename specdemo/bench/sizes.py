@@ -7,6 +7,7 @@ transformers runs. Verifies are compared with steps of the same weights; speeds 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from statistics import median
 from typing import Any
@@ -99,7 +100,7 @@ def _state_costs(runner: EagerRunner, args: Args) -> dict[str, float]:
         return now(CPU) - began
 
     verify, longer = (partial(seconds_of, runner, args.gamma + 1 + again) for again in (0, 3))
-    turns = {
+    turns: dict[str, Callable[[], float]] = {
         "put back": put_back,
         "copied": copied,
         "again": lambda: longer() - verify(),

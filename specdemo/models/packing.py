@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 LEAST_PARAMETERS = 50_000_000
 """Smaller models fit into the processor's caches, and gain nothing."""
 ROWS = 6 if wide_vectors() else 64
-"""Tokens of the forward that the layout is chosen for; all take it. With wide vectors that of a usual verify is the
-quickest, with narrow ones that of many rows: it takes 0.83 of the time for one and 0.88 for six."""
+"""Tokens of the forward that the layout is chosen for; all take it. With wide vectors that of a usual verify is
+the quickest, with narrow ones that of many rows: it takes 0.83 of the time for one and 0.88 for six."""
 LEAST_ROWS = 5 if wide_vectors() else 1
 """Fewer are filled up with zeros. With wide vectors so many rows take no longer than one and have the same sums;
 with narrow ones each row costs, so none is added."""

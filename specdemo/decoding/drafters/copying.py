@@ -61,7 +61,7 @@ class Places:
 
     def find(self, tail: Sequence[int], n: int, most: int) -> list[int]:
         """The latest places, at most so many, behind the last ``n`` tokens of ``tail``; the latest first."""
-        before, found = self._before[n], []
+        before, found = self._before[n], list[int]()
         place = self._latest.get(tuple(tail[-n:]), -1) if len(tail) >= n else -1
         while place >= 0 and len(found) < most:
             found.append(place)

@@ -70,8 +70,7 @@ def row_of(names: Sequence[str], first: DrafterSpec, last: DrafterSpec) -> Draft
     """How two drafters draft in a row, of which the first one needs nothing; in batches where no model drafts."""
 
     def opened(pair: ModelPair, target: Runner | Any, lane: Lane) -> RowDrafter:
-        both = (spec.open(pair, target, lane) for spec in (first, last))
-        return RowDrafter(names, *both, lane.settings.gamma)
+        return RowDrafter(names, first.open(pair, target, lane), last.open(pair, target, lane), lane.settings.gamma)
 
     def open_batch(pair: ModelPair, rows: Sequence[Lane]) -> BatchDrafter:
         return BatchDrafter([opened(pair, None, lane) for lane in rows])
