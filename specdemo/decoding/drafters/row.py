@@ -70,7 +70,8 @@ def row_of(names: Sequence[str], first: DrafterSpec, last: DrafterSpec) -> Draft
     """How two drafters draft in a row, of which the first one needs nothing; in batches where no model drafts."""
 
     def opened(pair: ModelPair, target: Runner | Any, lane: Lane) -> RowDrafter:
-        return RowDrafter(names, first.open(pair, target, lane), last.open(pair, target, lane), lane.settings.gamma)
+        copier = first.open(pair, target, lane)
+        return RowDrafter(names, copier, last.open(pair, target, lane), lane.settings.gamma)
 
     def open_batch(pair: ModelPair, rows: Sequence[Lane]) -> BatchDrafter:
         return BatchDrafter([opened(pair, None, lane) for lane in rows])
