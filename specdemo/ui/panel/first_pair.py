@@ -68,9 +68,9 @@ def offers() -> str:
     rows = []
     for entry in real_pairs():
         minutes = entry.download_gb * 8e9 / BITS_PER_SECOND / 60
+        way = " By llama.cpp, the quickest way on a CPU." if GGUF in entry.parts else ""
         costs = f"{entry.download_gb:g} GB to download, about {minutes:.0f} min at 50 Mbit/s; "
-        costs += f"{size_here(entry):.1f} GB of memory."
-        costs += " By llama.cpp, the quickest way on a CPU." if GGUF in entry.parts else ""
+        costs += f"{size_here(entry):.1f} GB of memory.{way}"
         label = f"<b>{escape(entry.label)}</b> <small>{costs}</small>"
         rows.append(f'<button type="button" data-pair="{entry.id}">{label}</button>')
     body = "".join(rows) or "<p>This machine has too little free memory for those of the catalogue.</p>"

@@ -10,7 +10,7 @@ from typing import Any
 
 import gradio as gr
 
-from specdemo.models.request import CatalogEntry, catalog
+from specdemo.models.request import catalog
 from specdemo.runs.prompts import by_domain
 from specdemo.runs.store import room
 from specdemo.settings import MAX_TREE_NODES, Settings
@@ -108,8 +108,9 @@ def _next_example(domain: str, current: str | None) -> str:
 def create_pair_controls(controls: Controls) -> gr.Column:
     """Build the controls in the current layout; returns the fields for names, which a custom pair has."""
     free = room() / 1e9
-    sized = {entry.id: _sized(entry, free) for entry in catalog().values() if not is_builtin(entry.id)}
-    choices = [(sized.get(name, label), name) for name, label in pairs().items()]
+    sizes = {e.id: size_here(e) for e in catalog().values() if not is_builtin(e.id)}
+    sized = {n: f" · {s:.3g} GB, {'fits' if s <= free else 'too large'} here" for n, s in sizes.items()}
+    choices = [(label + sized.get(name, ""), name) for name, label in pairs().items()]
     controls.build("pair", gr.Dropdown, choices=choices)
     with gr.Column(visible=False, elem_id="custom-pair") as custom:
         controls.build("target", gr.Textbox, placeholder="Qwen/Qwen3-4B", max_lines=1)
@@ -130,13 +131,6 @@ def _create_precision(controls: Controls) -> gr.Column:
                 for name in row:
                     controls.build(name, gr.Dropdown, min_width=110)
     return precision
-
-
-def _sized(entry: CatalogEntry, free: float) -> str:
-    """A pair of the catalogue in the list: its size, and whether so many gigabytes are enough."""
-    needed = size_here(entry)
-    fits = "fits here" if needed <= free else "too large here"
-    return f"{entry.label} · {needed:.{1 if needed < 10 else 0}f} GB, {fits}"
 
 
 def create_lanes(controls: Controls) -> None:

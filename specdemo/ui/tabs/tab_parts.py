@@ -225,24 +225,21 @@ def announce(
     """
     read = controls.inputs(*TABS)
     files = [file for start in starts for file in start.more]  # with prompts
-    notes: list[Any] = [controls.note, *(start.note for start in starts)]
+    notes: list[Any] = [controls.expect, controls.note, *(start.note for start in starts)]
 
     def say(request: gr.Request, *sent: Any) -> list[Any]:
         found, texts = said(sent)
-        shown = gr.skip() if found is None else idle(found, request.session_hash or "")
-        return [shown, expect(found), *texts]
+        return [gr.skip() if found is None else idle(found, request.session_hash or ""), *texts]
 
-    def said(sent: Sequence[Any]) -> tuple[PanelRequest | None, list[str]]:
+    def said(sent: Sequence[Any]) -> tuple[PanelRequest | None, list[Any]]:
         values = [_as_sent(component, value) for component, value in zip(read, sent, strict=False)]
         given = {file for file, value in zip(files, sent[len(read) :], strict=True) if value}
         try:
             found = controls.request(values, *TABS)
         except SpecDemoError as error:
-            return None, [_refused(error)] * len(notes)
-        return found, ["", *(_note(start, found, not given.isdisjoint(start.more), paces) for start in starts)]
-
-    def expect(found: PanelRequest | None) -> Any:
-        return gr.skip() if found is None else expected(found.state.pair, found.prompt)
+            return None, [gr.skip(), *[_refused(error)] * (len(notes) - 1)]
+        plans = (_note(start, found, not given.isdisjoint(start.more), paces) for start in starts)
+        return found, [expected(found.state.pair, found.prompt), "", *plans]
 
     # Values are taken as they are sent: while another pair changes a lane's choices, its method may not be one of
     # them, which Gradio would answer with an error.
@@ -251,9 +248,8 @@ def announce(
     look = gr.Button(visible="hidden", elem_id="panel-look")
     left = [c.blur for c in read if isinstance(c, gr.Textbox)]
     events = [look.click, *left, *(file.change for file in files)]
-    gr.on(events, say, [*read, *files], [view, controls.expect, *notes], trigger_mode="always_last", **raw)
-    found, texts = said([c.value for c in (*read, *files)])
-    for note, text in zip((controls.expect, *notes), (expect(found), *texts), strict=True):
+    gr.on(events, say, [*read, *files], [view, *notes], trigger_mode="always_last", **raw)
+    for note, text in zip(notes, said([c.value for c in (*read, *files)])[1], strict=True):
         note.value = text
 
 
