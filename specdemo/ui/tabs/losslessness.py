@@ -76,7 +76,7 @@ def create_losslessness_tab(controls: Controls, runner: JobRunner) -> Start:
     connect(runner, controls, "losslessness", [start], [view, save])
     pair, target = controls["pair"], controls["target"]
     fitting = [introduction, temperature, runs, tokens, rule, drafter, of_prompts]
-    gr.on([mode.change, pair.change, target.change], _shown, [mode, pair, target], fitting, **UNQUEUED)
+    gr.on([pair.change, mode.change, target.change], _shown, [mode, pair, target], fitting, **UNQUEUED)
     return start
 
 
