@@ -40,6 +40,7 @@ class RoundCounts:
 
     @property
     def positions(self) -> int:
+        """Positions with a guess."""
         return self.drafted if self.offered is None else self.offered
 
     @property

@@ -85,4 +85,5 @@ class ServerRecord:
 
     @property
     def gamma(self) -> int | None:
+        """The most tokens the server drafts in a step; None if unknown."""
         return self.counts.gamma if self.counts else None

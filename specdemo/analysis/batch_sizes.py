@@ -28,6 +28,7 @@ class SizeReport(Report):
 
     @property
     def settings(self) -> Settings:
+        """Of the drafted batches."""
         return self.base
 
     @property

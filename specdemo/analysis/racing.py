@@ -92,6 +92,7 @@ class Race:
 
     @property
     def blocks(self) -> int:
+        """Finished ones."""
         return len(self._blocks)
 
     @property

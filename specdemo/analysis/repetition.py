@@ -17,4 +17,5 @@ def distinct_share(ids: Sequence[Hashable], n: int = 4) -> float:
 
 
 def loops(ids: Sequence[int]) -> bool:
+    """Whether too few of the text's runs of eight tokens are distinct."""
     return distinct_share(ids, LOOP_GRAM) < LEAST_DISTINCT

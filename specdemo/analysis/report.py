@@ -178,6 +178,7 @@ class Report:
 
 
 def key_of(run: Run) -> Key:
+    """Which of a report's runs it is."""
     return run.prompt, run.repeat, run.contender
 
 

@@ -26,6 +26,7 @@ class SweepReport(Report):
 
     @property
     def settings(self) -> Settings:
+        """Of the speculative runs; their γ is the row's."""
         return self.base
 
     @property

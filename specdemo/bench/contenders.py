@@ -37,6 +37,7 @@ class Sample:
 
     @property
     def whole_speed(self) -> float:
+        """Tokens a second, prefill included."""
         return len(self.ids) / self.seconds
 
     @property

@@ -167,6 +167,7 @@ def columns(formats: Mapping[str, str], rows: Iterable[Mapping[str, Any]]) -> st
 
 
 def verdict(kept: bool, claim: str) -> str:
+    """A claim about the figures, and whether they keep it."""
     return f"{'ok  ' if kept else 'MISS'} {claim}"
 
 

@@ -67,6 +67,7 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
 
 
 def run_one(args: argparse.Namespace) -> None:
+    """Decode once; tokens are printed as they are committed."""
     outputs = Outputs(args, EXPORTS)
     out, settings, prompt = outputs.out, Settings(**typed_settings(args)), read_input(args.prompt)
     with loaded_for(args, [settings], outputs.errors) as pair:
@@ -82,6 +83,7 @@ def run_one(args: argparse.Namespace) -> None:
 
 
 def run_race(args: argparse.Namespace) -> None:
+    """Decode in several lanes, shown side by side while they run."""
     outputs = Outputs(args, EXPORTS)
     lanes, prompt = _lanes(args), read_input(args.prompt)
     with loaded_for(args, lanes, outputs.errors) as pair:

@@ -285,6 +285,7 @@ def _matching(proposal: Proposal, chosen: list[int], chance: Callable[[int, int]
 
 
 def exact_path(scores: torch.Tensor, proposal: Proposal, sampler: Sampler) -> TreeVerdict:
+    """Descend while a child is the target's most likely token; lossless for greedy decoding."""
     best = scores.argmax(-1).tolist()
     return _matching(proposal, best, lambda slot, token: float(token == best[slot]))
 

@@ -11,6 +11,7 @@ Phase = Literal["draft", "verify", "other"]
 
 
 def synchronize(device: torch.device) -> None:
+    """Wait until a device has done all that was launched on it."""
     if device.type == "mps":
         torch.mps.synchronize()  # which takes no device
     elif device.type != "cpu":

@@ -46,6 +46,7 @@ class Costs:
 
     @property
     def known(self) -> bool:
+        """Whether anything was drafted yet."""
         return bool(self._draft.weight)
 
     def observe(self, drafted: int, draft_seconds: float, rest_seconds: float) -> None:
@@ -54,6 +55,7 @@ class Costs:
         self._rest.add(drafted, rest_seconds)
 
     def of(self, gamma: int) -> float:
+        """Seconds of a round with γ drafted tokens."""
         return gamma * self._draft.at(0) + self._rest.at(gamma)
 
 

@@ -57,10 +57,12 @@ class RawRound:
 
     @property
     def passed(self) -> int:
+        """How many drafted tokens the rule accepted."""
         return len(self.path)
 
     @property
     def accepted(self) -> int:
+        """Drafted tokens that entered the output."""
         return min(self.passed, self.kept)
 
     @property
@@ -96,6 +98,7 @@ class Lane:
 
     @property
     def remaining(self) -> int:
+        """Tokens the lane may still emit."""
         return self.budget - (len(self.committed) - len(self.prompt_ids))
 
     def commit(self, tokens: Sequence[int]) -> int:

@@ -120,10 +120,12 @@ class Proposal:
 
     @cached_property
     def tree(self) -> Tree:
+        """Who follows whom."""
         return Tree(range(len(self)) if self.parents is None else self.parents)
 
     @property
     def is_chain(self) -> bool:
+        """Whether each token follows the one before."""
         return self.parents is None
 
     def tree_mask(self, begin: int) -> TreeMask | None:

@@ -206,6 +206,7 @@ class WithoutReplacement:
         return self._drawn
 
     def q(self) -> torch.Tensor:
+        """(rows, V) that siblings were drawn from."""
         return torch.cat(self._q)
 
 

@@ -74,6 +74,7 @@ def headers_of(checkpoint: Checkpoint, names: Sequence[str], progress: LoadProgr
 
 
 def check_model(role: str, header: GgufHeader, name: str) -> None:
+    """Refuse what is no language model: adapters, projectors, embeddings without a vocabulary."""
     kind = header.text("general.type")
     generates = header.tokens and header.whole("block_count") and header.architecture not in BLOCKS
     if kind not in ("", "model") or not generates:

@@ -32,6 +32,7 @@ class Footprint:
 
     @property
     def saved(self) -> float:
+        """Share of the unquantised size that quantisation saves."""
         return 1 - self.nbytes / self.unquantized if self.unquantized else 0.0
 
 

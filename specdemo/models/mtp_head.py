@@ -89,6 +89,7 @@ class MtpHead(TargetHead):
         return self._output[0] is target.get_output_embeddings()
 
     def translates(self) -> bool:
+        """Whether draft ids are not the target's own: never."""
         return False
 
     def get_output_embeddings(self) -> nn.Module:

@@ -59,6 +59,7 @@ class ModelReport:
 
     @property
     def licence(self) -> str | None:
+        """As the repository's card states it; None if it does not."""
         return self.checkpoint.licence
 
     @property
@@ -87,14 +88,17 @@ class Preflight:
 
     @property
     def memory(self) -> int:
+        """Bytes needed there: weights, and KV caches of two lanes."""
         return sum(m.weights.nbytes + m.working for m in self.models)
 
     @property
     def download(self) -> int:
+        """Bytes still to be downloaded, of all models."""
         return sum(m.download for m in self.models)
 
     @property
     def conclusion(self) -> str:
+        """The report in one sentence."""
         if not self.ok:
             return f"Cannot run: {self.problems[0]}"
         fetch = (

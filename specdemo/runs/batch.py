@@ -98,6 +98,7 @@ class Batch(Iterator[tuple[int, Round]]):
         self._rounds.close()
 
     def traces(self) -> list[Trace]:
+        """What each row did so far."""
         engine = engine_name("eager", self._pair.target)
         engines = {"graphs": f"{engine}: {NO_GRAPHS}"}
         return [record.trace(engines.get(record.settings.engine, engine)) for record in self._records]

@@ -33,6 +33,7 @@ class Example:
 
 
 def examples() -> list[Example]:
+    """All example prompts, grouped by domain in the order of the file."""
     found = read_toml(ASSETS / "prompts.toml")["prompt"]
     return [Example(e["domain"], e["title"], e["prompt"].strip()) for e in found]
 

@@ -234,6 +234,7 @@ class Reader(Thread):
 
     @property
     def elapsed(self) -> float:
+        """Seconds since the request was sent; 0 before."""
         return 0.0 if self._began is None else time.perf_counter() - self._began
 
     def run(self) -> None:

@@ -167,6 +167,7 @@ def refuse(settings: Settings, *reasons: tuple[str, bool, str]) -> None:
 
 
 def on_server(pair: object, settings: Settings) -> bool:
+    """Whether a lane of these settings runs on a server."""
     return isinstance(pair, ServedPair) or settings.engine == "server"
 
 

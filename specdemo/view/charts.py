@@ -50,6 +50,7 @@ CAPTIONS = {
 
 
 def speed_figure(report: SweepReport) -> go.Figure:
+    """Acceptance rate and tokens a second by γ, one above the other."""
     rows = _decoded(report)
     figure = make_subplots(rows=2, shared_xaxes=True, vertical_spacing=0.1)
     counts = [[row.accepted, row.proposed] for row in rows]
@@ -118,6 +119,7 @@ def accepted_figure(report: SweepReport) -> go.Figure:
 
 
 def time_figure(report: SweepReport) -> go.Figure:
+    """Milliseconds of a round by phase, stacked, by γ."""
     rows = _decoded(report)
     figure = go.Figure()
     for phase, colour in PHASES:

@@ -34,6 +34,7 @@ def await_load(load: Load, stop: Event) -> Iterator[str]:
 
 
 def describe(step: LoadStep) -> str:
+    """The step's name, its progress, and how long it may still take."""
     if step.fraction is None:
         return f"{step.text}…"
     if not step.in_bytes:

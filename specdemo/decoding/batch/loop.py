@@ -38,6 +38,7 @@ class BatchDrafter:
             drafter.prefill(row.prompt_ids)
 
     def propose(self, rows: Sequence[Lane], gammas: Sequence[int]) -> list[Proposal]:
+        """For each row up to its own γ tokens; none for γ = 0."""
         return [
             drafter.propose(row.committed, gamma) if gamma else NOTHING_DRAFTED
             for drafter, row, gamma in zip(self._drafters, rows, gammas, strict=True)

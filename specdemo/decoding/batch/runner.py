@@ -38,6 +38,7 @@ class RaggedRunner:
 
     @property
     def lengths(self) -> list[int]:
+        """Tokens of each row in the cache."""
         return list(self.cache.lengths)
 
     def forward(self, feeds: Sequence[Sequence[int]] | torch.Tensor, last: bool = False) -> torch.Tensor:
@@ -81,6 +82,7 @@ class RaggedRunner:
         self.cache.lengths = list(lengths)
 
     def keep(self, rows: Sequence[int]) -> None:
+        """Let go of all rows but these, in this order."""
         self.cache.keep(rows)
 
     def _mask(self, window: int | None) -> torch.Tensor:

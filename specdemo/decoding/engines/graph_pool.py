@@ -72,6 +72,7 @@ class Graphs:
             self._idle = idle
 
     def fail(self, failure: Failure, what: Hashable = FORWARDS) -> None:
+        """From now on this model decodes without such graphs, if that is a reason for good."""
         with self._lock:
             if failure.lasting:
                 self.failures[what] = failure

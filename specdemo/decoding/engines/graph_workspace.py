@@ -223,6 +223,7 @@ class GraphWorkspace:
         return self._hidden.get(aux_layers)
 
     def draft_buffers(self, sampler: Sampler) -> DraftBuffers:
+        """Where drafts by this sampler come out."""
         key = (sampler.vocabulary, sampler.greedy)
         if key not in self._drafts:
             self._drafts[key] = DraftBuffers(sampler, self.model.vocabulary, self.model.device)

@@ -141,6 +141,7 @@ class LaneLayer(CacheLayerMixin):
         return self.keys[:, :, :end], self.values[:, :, :end]
 
     def reserve(self, slots: int) -> None:
+        """Have slots for so many tokens."""
         if slots > self.keys.shape[2]:
             capacity = max(FIRST_CAPACITY, 2 * self.keys.shape[2], slots + slots // 4)
             old, shape = (self.keys, self.values), self.keys.shape[:2]

@@ -129,6 +129,7 @@ class BatchJob(Job):
 
 
 def _share(rounds: list[list[Round]], length: int) -> float:
+    """How far a batch is: of all tokens it may emit, those it did, and all of a row that ended."""
     done = [length if row and row[-1].stop else sum(len(round_.emitted) for round_ in row) for row in rounds]
     return sum(done) / (length * len(rounds))
 

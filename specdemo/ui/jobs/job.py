@@ -167,6 +167,7 @@ def decode_seconds(settings: Settings) -> float:
 
 
 def gpu_seconds(work: float) -> int:
+    """What to ask for, for so many seconds of decoding."""
     return min(max(math.ceil(LOAD_SECONDS + work), SHORTEST), LONGEST)
 
 

@@ -132,6 +132,7 @@ class JobQueue:
         return f"Waiting for the models: {who} has them{about(min(known)) if known else ''}…"
 
     def busy(self) -> int:
+        """Jobs that run or wait."""
         return len(self._line)
 
     def _places(self, need: str) -> int:

@@ -54,6 +54,7 @@ class PanelRequest:
 
     @property
     def server(self) -> str | None:
+        """The server that stands in the pair's place, if one does."""
         return server_of(self.state.pair)
 
     @property

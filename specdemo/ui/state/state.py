@@ -336,6 +336,7 @@ FIELD = re.compile(r"(?P<before>^|^Lane \d+, )(?P<field>\w+): ")
 
 
 def in_page_words(message: str) -> str:
+    """The message with the field that it begins with, after its lane, called as on the page."""
 
     def named(found: re.Match[str]) -> str:
         field = found["field"]
