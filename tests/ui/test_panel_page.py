@@ -56,6 +56,7 @@ LINKS = (
     "pair=custom&sweep.prompts=own&batch.prompts=own&"
     + "&".join(f"lane{n}.method=lookup&lane{n}.acceptance=top_k" for n in LANES),
     "sweep.view=methods&sweep.prompts=domains&" + "&".join(f"lane{n}.method=early_exit" for n in LANES),
+    "&".join(f"lane{n}.method=suffix" for n in LANES),
     *(f"pair=custom&target=a.gguf&losslessness.prompts={source}" for source in ("own", "domains")),
 )
 """Between them, pages on which every parameter means something; the control of one that does not is not there."""

@@ -11,6 +11,7 @@ from gradio.events import Dependency
 
 from specdemo.ui.jobs.worker import StopSignals
 from specdemo.ui.state.couplings import choices_left, nearest_offered
+from specdemo.ui.state.methods import find_method
 from specdemo.ui.state.request import PanelRequest, panel_request
 from specdemo.ui.state.state import METHOD_PARAMETERS, TABS, PageState, PairChoice, parameters
 
@@ -21,10 +22,6 @@ UNSEEN: dict[str, Any] = {"show_progress": "hidden", "show_progress_on": [], "ap
 With every message of any event Gradio passes its status to all components that ever showed one, hidden or not, and
 copies their values for that: for this page's controls it took half of the browser's time in a run. So none does.
 """
-
-# Choices follow from the pair, and a page may send a value from before it has the new ones: where a name is typed
-# and Run pressed. Gradio would refuse it in words of its own; here a value is judged where it is read.
-gr.Dropdown.preprocess = lambda _, payload: payload  # type: ignore[method-assign, assignment, misc]
 
 UNQUEUED: dict[str, Any] = {"queue": False, **UNSEEN}  # moreover without waiting behind events that compute
 
@@ -55,6 +52,10 @@ class Controls:
             left = choices_left(name, {each.name: each.default for each in self._fields.values()})
             given["choices"] = left or [(label, value) for value, label in field.choices.items()]
         self._built[name] = component = kind(**given | look)
+        if name in METHOD_PARAMETERS:
+            # Of a pair named a moment before Run the page may not have the methods yet. Gradio would refuse what
+            # it has in words of its own; ``request`` judges it.
+            component.preprocess = lambda payload: payload
         return component
 
     def __getitem__(self, name: str) -> Any:
@@ -83,8 +84,9 @@ class Controls:
         Methods are those that the pair offers, as the page shows a moment after a pair was named.
         """
         given = dict(zip(self._panel(tabs), values, strict=True))
-        offered = {name: value for name, value in nearest_offered(given).items() if name in given}
-        return panel_request(PageState.of(given | offered))
+        offered = nearest_offered(given)
+        known = {name: offered[name] for name in METHOD_PARAMETERS if find_method(given.get(name))}
+        return panel_request(PageState.of(given | known))
 
     def choice(self, values: Sequence[Any]) -> PageState:
         return PageState.of(dict(zip(self._of(PairChoice.model_fields), values, strict=True)))

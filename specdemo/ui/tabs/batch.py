@@ -123,7 +123,9 @@ def create_batch_tab(controls: Controls, runner: JobRunner) -> Start:
             yield {**update, view: None} if results.area in update or load.area in update else update
 
     measure = controls.starts["batch"]
-    sizes = Start(measure, sizes_job, show_measured, [file], not is_public(), note=note, plan=sizes_plan)
+    sizes = Start(
+        measure, sizes_job, show_measured, [file], on_servers=not is_public(), note=note, plan=sizes_plan
+    )
     starts = [Start(run, batch_job, show_batch, [file], on_servers=False), sizes]
     connect(runner, controls, "batch", starts, [status, view, *results.outputs(), *load.outputs()])
     return sizes
