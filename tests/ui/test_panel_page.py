@@ -128,6 +128,7 @@ def test_every_setting_is_two_presses_away_and_more_says_what_differs(open_page:
                     wait_for_frames(page)
             if control.is_visible():
                 del missing[name]
+        page.close()  # a browser has six connections to a host, and each page keeps one
     assert missing == {}
     page = open_page(
         "temperature=0.8&length=64&chat=0&acceptance=top_k&accept-top-k=3&exit-layer=2&losslessness.runs=50"
