@@ -134,7 +134,7 @@ class LoadReport(SizeReport):
         elif answers["differing"]:
             said.append(
                 f"{answers['differing']} of {answers['compared']:,} answers differ from those that one user got "
-                "without speculation; rounding can decide a tie of two tokens otherwise in a larger batch."
+                "without speculation; rounding may decide a tie otherwise in a larger batch: `compare` tells."
             )
         elif answers["compared"]:
             said.append(f"All {answers['compared']:,} answers are those that one user got without speculation.")
