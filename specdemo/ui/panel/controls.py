@@ -55,7 +55,7 @@ class Controls:
         if name in METHOD_PARAMETERS:
             # Of a pair named a moment before Run the page may not have the methods yet. Gradio would refuse what
             # it has in words of its own; ``request`` judges it.
-            component.preprocess = lambda payload: payload
+            component.preprocess = lambda payload: payload  # type: ignore[method-assign]
         return component
 
     def __getitem__(self, name: str) -> Any:
