@@ -26,6 +26,20 @@ copies their values for that: for this page's controls it took half of the brows
 UNQUEUED: dict[str, Any] = {"queue": False, **UNSEEN}  # moreover without waiting behind events that compute
 
 
+METHODS = {f"lane{number}-method" for number in range(1, 5)}
+_judged = gr.Dropdown.preprocess
+
+
+def _read(component: gr.Dropdown, payload: Any) -> Any:
+    """Of a pair named a moment before Run the page may not have the methods yet. Gradio would refuse what it has
+    in words of its own; ``request`` judges it. Of the class, since a list with new choices is a new component.
+    """
+    return payload if component.elem_id in METHODS else _judged(component, payload)
+
+
+gr.Dropdown.preprocess = _read  # type: ignore[method-assign]
+
+
 class Controls:
     """The page's controls by the names of their parameters, and what else the panel holds."""
 
@@ -52,10 +66,6 @@ class Controls:
             left = choices_left(name, {each.name: each.default for each in self._fields.values()})
             given["choices"] = left or [(label, value) for value, label in field.choices.items()]
         self._built[name] = component = kind(**given | look)
-        if name in METHOD_PARAMETERS:
-            # Of a pair named a moment before Run the page may not have the methods yet. Gradio would refuse what
-            # it has in words of its own; ``request`` judges it.
-            component.preprocess = lambda payload: payload  # type: ignore[method-assign]
         return component
 
     def __getitem__(self, name: str) -> Any:
