@@ -162,7 +162,7 @@ def test_sizes_compares_the_same_tokens(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_sizes_tells_what_states_cost(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(SHAPES, "hybrid", (8, 64, 2, 1, 32, 64, 100, True))
+    monkeypatch.setitem(SHAPES, "hybrid", (8, 64, 2, 1, 32, 64, 140, True))
     fields = {"dtypes": ["float32"], "threads": [1], "rows": [1, 6], "gamma": 5, "context": 8, "tokens": 8}
     found = sizes.measure(Namespace(sizes=["hybrid"], repeats=2, **fields))
     (row,) = found["rows"]

@@ -90,7 +90,7 @@ def test_the_text_is_what_the_tokenizer_decodes(name: str) -> None:
     """
     tokenizer, equal = TOKENIZERS[name], 0
 
-    @settings(max_examples=80, deadline=None)
+    @settings(max_examples=200, deadline=None)
     @given(prompts_and_outputs(tokenizer))
     def check(drawn: tuple[list[int], list[int]]) -> None:
         nonlocal equal

@@ -37,7 +37,7 @@ def _read(component: gr.Dropdown, payload: Any) -> Any:
     return payload if component.elem_id in METHODS else _judged(component, payload)
 
 
-gr.Dropdown.preprocess = _read  # type: ignore[method-assign]
+gr.Dropdown.preprocess = _read  # type: ignore[method-assign, assignment]
 
 
 class Controls:

@@ -311,8 +311,8 @@ def test_a_capture_that_fails_on_the_way_does_not_end_the_lane(
     tapes: list[Taped], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Guards a lane that must capture anew what was let go: it goes on uncaptured, the next lane eagerly."""
-    # Six before it begins, three KV buckets for one token and for four, and again where each is proven.
-    monkeypatch.setattr(graph_capture, "capture_on", lambda device: Taped(tuple(range(12, 99))))
+    # Twelve before it begins, three KV buckets for each of one to four tokens, and again where each is proven.
+    monkeypatch.setattr(graph_capture, "capture_on", lambda device: Taped(tuple(range(24, 99))))
     monkeypatch.setattr(graph_workspace, "MOST_CAPTURED", 1)
     for said in ("graphs: not all were captured (RuntimeError", "eager: graphs failed"):
         trace = by_graphs(endless_pair("llama"), drafter="prompt_lookup", lookup_ngram=1, gamma=3)
