@@ -258,7 +258,7 @@ def test_the_page_offers_it_for_own_servers_alone(
     assert isinstance(report, LoadReport)
     assert report.complete
     with pytest.raises(PairError, match="needs the models"):
-        next(batch_job(chosen).states([None], None, Event()))
+        batch_job(chosen)
     monkeypatch.setenv("SPECDEMO_PUBLIC", "1")
     with pytest.raises(PairError, match="for servers of your own"):
         sizes_job(chosen)

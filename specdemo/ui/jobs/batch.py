@@ -14,7 +14,6 @@ from typing import Any
 from specdemo.analysis.batch_metrics import measure_batch
 from specdemo.analysis.diagnosis import explain_batch
 from specdemo.analysis.disturbance import disturbance
-from specdemo.errors import PairError
 from specdemo.losslessness.compare import compare
 from specdemo.models.pair import ModelPair
 from specdemo.rounds import Round
@@ -24,7 +23,6 @@ from specdemo.settings import Settings
 from specdemo.trace import Trace
 from specdemo.ui.jobs.job import Job, JobState, LaneRequest, Work
 from specdemo.ui.jobs.worker import gathered, in_thread, reason_of
-from specdemo.ui.state.methods import needs_models
 from specdemo.view.headline import GRAVITY
 from specdemo.view.lane_headers import lane_headers
 from specdemo.view.progress_text import counted
@@ -89,8 +87,6 @@ class BatchJob(Job):
 
     def states(self, pairs: Sequence[ModelPair | None], thread: Executor, stop: Event) -> Generator[JobState]:
         """As :meth:`Job.states`; results are values of the batch view."""
-        if (server := self.lane.settings.server) is not None:
-            raise PairError(needs_models(server))
         pair = models_here(pairs[0])
         shown = [prompt[:SHOWN_PROMPT] for prompt in islice(cycle(self.used), self.rows)]
         view = BatchView(shown, lane_headers(self.contenders))

@@ -9,6 +9,7 @@ import gradio as gr
 
 from specdemo.analysis.batch_sizes import LoadReport, SizeReport
 from specdemo.drafters import DRAFTERS, offered_with
+from specdemo.errors import PairError
 from specdemo.models.request import is_public
 from specdemo.runs.load_test import REQUESTS_A_USER
 from specdemo.settings import LLAMA_CPP
@@ -18,6 +19,7 @@ from specdemo.ui.jobs.limits import check_prompts
 from specdemo.ui.jobs.measuring import MeasureJob
 from specdemo.ui.jobs.queue import JobRunner
 from specdemo.ui.panel.controls import Controls
+from specdemo.ui.state.methods import needs_models
 from specdemo.ui.state.request import PanelRequest, parts_of
 from specdemo.ui.state.state import MOST_REPEATS, MOST_ROWS
 from specdemo.ui.tabs.examples import show_example
@@ -44,6 +46,12 @@ show();
 
 def batch_job(request: PanelRequest, file: str | None = None) -> BatchJob:
     """One batch, with prompts perhaps from a ``file``; raises SpecDemoError where it cannot run."""
+    if request.server is not None:
+        raise PairError(needs_models(request.server))
+    return _batch(request, file)
+
+
+def _batch(request: PanelRequest, file: str | None) -> BatchJob:
     pair = None if request.server else request.pair  # what is wrong with its name comes first
     state, settings = request.state, request.drafting_lane().settings
     here = pair is not None and not pair.is_gguf and settings.engine != LLAMA_CPP
@@ -59,7 +67,7 @@ def batch_job(request: PanelRequest, file: str | None = None) -> BatchJob:
 
 def sizes_job(request: PanelRequest, file: str | None = None) -> MeasureJob:
     """Batches of 1, 2, 4, … rows up to those asked for, of a server so many users. Raises as :func:`batch_job`."""
-    batch, times = batch_job(request, file), bounded("repeats", request.state.batch.repeats, MOST_REPEATS)
+    batch, times = _batch(request, file), bounded("repeats", request.state.batch.repeats, MOST_REPEATS)
     sizes = tuple(sorted({2**i for i in range(batch.rows.bit_length())} | {batch.rows}))
     return MeasureJob(batch.prompts, batch.lane, times, sizes=sizes, kind="batch").checked()
 
