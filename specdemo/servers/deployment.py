@@ -62,7 +62,9 @@ class Deployment:
             reader = Reader(self.pair, engine, engine.request(), None)
         reader.run()
         while (item := reader.queue.get()) is not None:
-            if isinstance(item, ServerError) and not engine.response.finish_reason:
+            if isinstance(item, ServerError):
+                if engine.response.finish_reason:
+                    break  # it ended before a first token; nothing follows in the queue
                 raise item
         if engine.response.incomplete:
             raise ServerError(engine.response.incomplete)

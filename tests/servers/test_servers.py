@@ -167,6 +167,14 @@ def test_a_refusal_or_a_break_before_the_first_token_is_one_sentence(fault: str)
     assert not readers()
 
 
+def test_outputs_that_end_before_a_first_token_are_compared() -> None:
+    """Guards a comparison from waiting for ever where both deployments say at once that they are done."""
+    with FakeVLLM(toy_pair("llama"), DRAFTS, fault="empty") as fake:
+        served = specdemo.ServerPair(fake.url, fake.url, "toy")
+        found = specdemo.compare_deployments(served, [PROMPT], Settings(max_new_tokens=8))
+    assert found.outcome == "identical"
+
+
 @pytest.mark.parametrize("fault", BREAKS)
 def test_what_arrived_before_a_failure_is_kept_and_marked(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("specdemo.servers.connection.MOST_BYTES", 2**16)
