@@ -1,4 +1,4 @@
-"""How often a comparison of two deployments is right: ``python tests/servers/twenty_comparisons.py``.
+"""How often a comparison of two deployments is right: ``PYTHONPATH=. python tests/servers/twenty_comparisons.py``.
 
 Servers of llama.cpp with the builtin pair's files, one thread each: a baseline at temperature 0.8 against a draft
 model at 0.8, at 0.9, with a top-k of 5, and against another model, 20 times each; then greedy outputs against all
