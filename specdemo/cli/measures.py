@@ -25,7 +25,7 @@ from specdemo.runs.load_test import REQUESTS_A_USER, stream_load_test
 from specdemo.runs.prompts import Example, examples, read_with_kinds
 from specdemo.runs.sweep import GAMMAS, stream_sweep
 from specdemo.settings import Settings
-from specdemo.view.progress_text import advice_progress, left
+from specdemo.view.progress_text import advice_progress, duration
 from specdemo.view.tables import SHOWN, Column, columns, kind_tables
 
 FILES: Exports = {
@@ -143,7 +143,7 @@ def _followed(runs: Iterator[Any], errors: Console) -> tuple[Any, KeyboardInterr
                 report = progress.report
                 if isinstance(report, AdviceReport):
                     bar.update(task, description=shown(advice_progress(report, progress.run)))
-                about = left(progress.seconds_left) if progress.seconds_left else "done"
+                about = f"{duration(progress.seconds_left)} left" if progress.seconds_left else "done"
                 bar.update(task, completed=progress.done, total=progress.total, left=about)
         except KeyboardInterrupt as error:
             if report is None:

@@ -50,6 +50,7 @@ from specdemo.ui.state.state import (
     pairs,
     parameter_of,
     parameters,
+    precision_of,
 )
 from specdemo.view.assets import script_of
 from specdemo.view.export import script_json
@@ -63,12 +64,8 @@ OTHERS = ("__", "utm_")
 """Parameters that begin so belong to a Space or to a tracker."""
 OTHERS_WHOLE = frozenset({"logs", "deep_link", "embed", "fbclid", "ref", "sweep.c", "sweep.v"})
 """The last two were a prediction's costs in links of earlier versions; what they set is gone."""
-FORMER = {
-    "sweep.tokens": ("sweep", "length"),
-    "batch.tokens": ("batch", "length"),
-    "losslessness.gamma": ("losslessness", "gamma"),
-}
-"""Parameters of links from when tabs had a length or a γ of their own: the tab, and what it is now."""
+FORMER = {"sweep.tokens": "length", "batch.tokens": "length", "losslessness.gamma": "gamma"}
+"""Parameters of links from when tabs had a length or a γ of their own, and what they are now."""
 TYPES: dict[str, TypeAdapter[Any]] = {
     "whole": TypeAdapter(int),
     "number": TypeAdapter(float),
@@ -143,22 +140,20 @@ def migrated(query: Mapping[str, str], known: Collection[str]) -> tuple[dict[str
     A tab's former length or γ is now the one that all tabs share, where the link opens the tab that it was for.
     """
     given, notices = {}, []
+    meant = {now: query[n] for n, now in FORMER.items() if n in query and n.startswith(f"{query.get('tab')}.")}
     for said, text in query.items():
         name = said.removeprefix(f"{SHORT_LANE}.")
-        if name != said and f"lane1.{name}" not in known:
-            name = said
         if name != said and name in query:
             notices.append(f"{said} is ignored; the link has {name} too, for the same control.")
-        elif said in FORMER and query.get("tab") != FORMER[said][0]:
-            notices.append(f"{said} is ignored; all tabs share {FORMER[said][1]}.")
+        elif said in FORMER:
+            notices += [f"{said} is ignored; all tabs share {FORMER[said]}."] * (FORMER[said] not in meant)
         elif name in known:
             given[name] = text
-        elif said not in FORMER and said and not said.startswith(OTHERS) and said not in OTHERS_WHOLE:
+        elif said and not said.startswith(OTHERS) and said not in OTHERS_WHOLE:
             similar = len(notices) < MOST_NOTICES and get_close_matches(said[:60], known, n=1)
             hint = f"; did you mean {similar[0]}?" if similar else "."
             notices.append(f"“{shorten(said)}” is no parameter of this page{hint}")
-    meant = {now: query[name] for name, (tab, now) in FORMER.items() if name in query and query.get("tab") == tab}
-    return {**given, **meant}, notices
+    return given | meant, notices
 
 
 def _read(parameter: Parameter, text: str, values: Mapping[str, Any]) -> Any:
@@ -203,11 +198,13 @@ def _one_of(text: str, choices: Collection[str]) -> str:
 def query_of(recording: Recording) -> dict[str, str]:
     """The link that would set the panel to what a recording ran with, for :func:`from_query`.
 
-    Precision and device are those of the pair here, not of the machine that recorded.
+    Precision and device are those of the pair here, not of the machine that recorded. A prompt that is not known
+    is left as it is.
     """
     shared = recording.traces[0].settings
     query = {parameter_of(name): getattr(shared, name) for name in SHARED}
-    query |= {**_pair_query(recording.traces), "prompt": recording.prompt or "", "chat": shared.chat is not False}
+    query |= {**_pair_query(recording.traces), "chat": shared.chat is not False}
+    query |= {} if recording.prompt is None else {"prompt": recording.prompt}
     if shared.server is not None:
         query["engine"] = "auto"
     for number, method in enumerate(METHOD_PARAMETERS, start=1):
@@ -224,9 +221,8 @@ def query_of(recording: Recording) -> dict[str, str]:
 
 def link_of(recording: Recording) -> str:
     """The same as text, to be kept in a browser; a prompt that is long for that is left out."""
-    query = query_of(recording)
-    long = len(query["prompt"]) > LONGEST_KEPT
-    return urlencode(query | {"prompt": "", "without": "prompt"} if long else query)
+    long = {"prompt": "", "without": "prompt"} if len(recording.prompt or "") > LONGEST_KEPT else {}
+    return urlencode(query_of(recording) | long)
 
 
 def _pair_query(traces: tuple[Trace, ...]) -> Mapping[str, Any]:
@@ -235,11 +231,11 @@ def _pair_query(traces: tuple[Trace, ...]) -> Mapping[str, Any]:
         server = traces[0].settings.server
         return {"pair": pair_name(server)} if server else {}
     weights = next((t.quantization for t in traces if t.quantization), None)
-    precision = {"target-weights": weights} if weights else {}
+    precision = precision_of(here.pair) | ({"target-weights": weights} if weights else {})
     if here.pair in catalog():
         return {"pair": here.pair, **precision}
     target, _, draft = here.pair.partition(BETWEEN)
-    return {"target": target.strip('"'), "draft": draft.strip('"'), **precision}
+    return {"pair": CUSTOM, "target": target.strip('"'), "draft": draft.strip('"'), **precision}
 
 
 def _method_of(trace: Trace, traces: tuple[Trace, ...]) -> str:
@@ -296,31 +292,18 @@ def connect_links(page: gr.Blocks, controls: Controls, tabs: gr.Tabs, store: Pai
     gr.on(changes, None, list(linked.values()), None, js=CHANGED, trigger_mode="multiple", **UNQUEUED)
 
 
-def connect_use(controls: Controls, use: gr.Button, recordings: SessionRecordings) -> None:
-    """Let ``use`` set the panel to what the visitor's current recording ran with."""
+def connect_use(use: gr.Button, recordings: SessionRecordings) -> None:
+    """Let ``use`` set the panel to what the visitor's current recording ran with, as its link would."""
     used = gr.JSON(value=None, visible=False)
-    panel = {name: each for name, each in controls.all().items() if each in controls.inputs()}
 
-    def take_over(request: gr.Request) -> list[Any]:
-        """The values, and the page's notices: events that wait in no queue have no others."""
+    def take_over(request: gr.Request) -> dict[str, Any]:
+        """The link, and the page's notices: events that wait in no queue have no others."""
         recording = recordings.get(request.session_hash or "")
         if recording is None:
-            return [*(gr.skip() for _ in panel), gr.skip(), {"query": None, "notices": [GONE]}]
-        return taken_over(panel, recording)
+            return {"link": None, "notices": [GONE]}
+        return {"link": urlencode(query_of(recording)), "notices": [NO_PROMPT] * (recording.prompt is None)}
 
-    event = use.click(take_over, None, [*panel.values(), controls.wished, used], **UNQUEUED)
-    event.then(None, used, None, js=USED, **UNQUEUED)
-
-
-def taken_over(panel: Mapping[str, Any], recording: Recording) -> list[Any]:
-    """Updates of the panel's controls to what a recording ran with; its wishes, and what is said."""
-    query = query_of(recording)
-    values, notices = from_query(query)
-    found = dict(zip(panel, updates(panel, values), strict=True))
-    if recording.prompt is None:
-        found["prompt"] = gr.skip()
-        notices.append(NO_PROMPT)
-    return [*found.values(), _wishes(values), {"query": query, "notices": notices}]
+    use.click(take_over, None, used, **UNQUEUED).then(None, used, None, js=USED, **UNQUEUED)
 
 
 def _wishes(values: Mapping[str, Any]) -> list[str]:

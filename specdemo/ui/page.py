@@ -89,7 +89,7 @@ def build(store: PairStore | None = None, queue: JobQueue | None = None) -> gr.B
         connect_couplings(controls)
         connect_pair_card(page, controls, loading)
         connect_links(page, controls, tabs, store)
-        connect_use(controls, use, recordings)
+        connect_use(use, recordings)
 
         def leave(request: gr.Request) -> None:
             visitors.forget(request.session_hash or "")

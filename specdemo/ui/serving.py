@@ -6,7 +6,7 @@ import os
 import signal
 import socket
 import time
-from threading import Thread
+from threading import Timer
 from typing import Any, NoReturn
 
 import gradio as gr
@@ -31,7 +31,9 @@ def serve(page: gr.Blocks) -> None:
     except KeyboardInterrupt:
         print("Closing.", flush=True)
     # Python waits at its end for every thread that still decodes, and the server for every answer under way.
-    Thread(target=_force, name="end", daemon=True).start()
+    force = Timer(GRACE_SECONDS, os._exit, [0])
+    force.daemon = True
+    force.start()
     stop_everyone()
     page.close(verbose=False)
 
@@ -75,8 +77,3 @@ def _end(number: int, _: Any) -> NoReturn:
     for again in (signal.SIGINT, signal.SIGTERM):
         signal.signal(again, lambda *_: os._exit(128 + number))
     raise KeyboardInterrupt
-
-
-def _force() -> NoReturn:
-    time.sleep(GRACE_SECONDS)
-    os._exit(0)

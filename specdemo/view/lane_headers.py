@@ -187,7 +187,7 @@ def complete_header(header: dict[str, Any], trace: Trace, record: ServerRecord) 
 
 def _line(record: ServerRecord, settings: Settings) -> str:
     network = record.network_seconds
-    clock = CLOCK if network is None else f"{CLOCK}, network ~{_milliseconds(network)}\u00a0ms"
+    clock = CLOCK if network is None else f"{CLOCK}, network ~{1000 * network:.{network < 0.0095:d}f}\u00a0ms"
     if record.engine:
         clock = f"{record.engine} · {clock}"
     if record.decode_seconds and record.completion_tokens and record.completion_tokens > 1:
@@ -199,10 +199,6 @@ def _line(record: ServerRecord, settings: Settings) -> str:
     if settings.strategy == "autoregressive" or record.incomplete:
         return clock
     return f"{clock} · {LEVELS[record.level]}"
-
-
-def _milliseconds(seconds: float) -> str:
-    return f"{1000 * seconds:.0f}" if seconds >= 0.0095 else f"{1000 * seconds:.1f}"
 
 
 def _notes(record: ServerRecord) -> list[str]:

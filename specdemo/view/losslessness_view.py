@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from statistics import fmean
 from typing import Any
 
 from specdemo.drafters import DRAFTERS
@@ -100,7 +100,10 @@ def deployment_rows(check: DeploymentCheck) -> tuple[list[str], list[list[str]]]
     samples = [row for row in check.rows if isinstance(row, ServedSamples)]
     if samples:
         heads = ["prompt", "pairs of runs", "log p of the baseline's tokens", "of the other's"]
-        cells = [[f"{r.runs}", *(_mean(logs) for logs in (r.plain, r.speculative))] for r in samples]
+        means = [[fmean(logs) if logs else None for logs in (r.plain, r.speculative)] for r in samples]
+        cells = [
+            [f"{r.runs}", *(number(m, ".3f") for m in found)] for r, found in zip(samples, means, strict=True)
+        ]
     else:
         heads, cells = ["prompt", "outcome", "alike", "baseline", "other", "log p apart"], []
         for row in check.greedy:
@@ -111,7 +114,3 @@ def deployment_rows(check: DeploymentCheck) -> tuple[list[str], list[list[str]]]
             cells.append([outcome, f"{found.position if found else row.length} {row.unit}s", *parted])
     prompts = [" ".join(row.prompt.split())[:SHOWN_PROMPT] for row in check.rows]
     return heads, [[prompt, *each] for prompt, each in zip(prompts, cells, strict=True)]
-
-
-def _mean(values: Sequence[float]) -> str:
-    return number(sum(values) / len(values) if values else None, ".3f")

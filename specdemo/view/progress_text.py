@@ -42,15 +42,15 @@ def describe(step: LoadStep) -> str:
     parts = [f"{step.text}: {gigabytes(step.done)} of {gigabytes(step.total)}"]
     if step.per_second:
         parts.append(f"{gigabytes(round(step.per_second))}/s")
-        parts.append(left((step.total - step.done) / step.per_second))
+        parts.append(f"{duration((step.total - step.done) / step.per_second)} left")
     return ", ".join(parts)
 
 
-def left(seconds: float) -> str:
-    """The time that something still takes, such as ``12 s left``."""
+def duration(seconds: float) -> str:
+    """Such as ``12 s``, ``3 min`` or ``1.5 h``."""
     if seconds < 90:
-        return f"{max(seconds, 1):.0f}\u00a0s left"
-    return f"{seconds / 60:.0f} min left" if seconds < 5400 else f"{seconds / 3600:.1f} h left"
+        return f"{max(seconds, 1):.0f}\u00a0s"
+    return f"{seconds / 60:.0f}\u00a0min" if seconds < 5400 else f"{seconds / 3600:.1f}\u00a0h"
 
 
 def counted(number: int, thing: str, things: str | None = None) -> str:
@@ -62,17 +62,17 @@ def measurement_progress(progress: Progress[Any]) -> str:
     """What a measurement just did, and how long it may still take."""
     report, run = progress.report, progress.run
     if isinstance(report, AdviceReport) and run is not None:
-        return f"{advice_progress(report, run)}; {left(progress.seconds_left)}"
+        return f"{advice_progress(report, run)}; {duration(progress.seconds_left)} left"
     if run is None and report.ran_out is None:
         return "The time is over"
     if run is None:
-        return f"Memory ran out at {counted(report.ran_out, 'row')}, {left(progress.seconds_left)}"
+        return f"Memory ran out at {counted(report.ran_out, 'row')}, {duration(progress.seconds_left)} left"
     sizes, batches = isinstance(report, SizeReport), type(report) is SizeReport
     where = (
         counted(run.contender.size, report.thing) if sizes else f"prompt {run.prompt + 1}, repeat {run.repeat + 1}"
     )
     what = f"{'Batch' if batches else 'Run'} {progress.done:.0f} of {progress.total:.0f}"
-    return f"{what} ({run.contender.name}, {where}){_again(report)}; {left(progress.seconds_left)}"
+    return f"{what} ({run.contender.name}, {where}){_again(report)}; {duration(progress.seconds_left)} left"
 
 
 def _again(report: Report) -> str:

@@ -115,8 +115,16 @@ _COLUMNS: tuple[Column, ...] = (
     ("v(γ)", "median forward over γ + 1 tokens / median target step", lambda r: number(r.verify_cost, ".2f")),
     ("o", "median other time of a round / median target step", lambda r: number(r.overhead_cost, ".3f")),
     ("rounds", "target forwards after the prefills, over all runs", lambda r: number(r.rounds, ",")),
-    ("padding", "positions that only filled up shorter rows", lambda r: number(r.padding, ".1%")),
-    ("idle cache", "cache slots read that held nothing of their row", lambda r: number(r.idle_slots, ".1%")),
+    (
+        "padding",
+        "positions computed only to fill up shorter rows / all positions computed",
+        lambda r: number(r.padding, ".1%"),
+    ),
+    (
+        "idle cache",
+        "KV cache slots read that held nothing of their row / all slots read",
+        lambda r: number(r.idle_slots, ".1%"),
+    ),
     ("overhead", "time outside model forwards", lambda r: number(r.other_share, ".1%")),
     ("memory", "largest peak of its runs", lambda r: NOTHING if r.memory is None else f"{r.memory / 1e9:.2f} GB"),
     ("runs", "each on one prompt", lambda r: number(r.runs, "d")),
@@ -233,9 +241,6 @@ WASTED = "drafted tokens thrown away, Σ (γᵢ − accepted)"
 DRAFT_COST = "median draft step / median target step, over rounds of the usual length"
 VERIFY_COST = "median forward over γ + 1 tokens / median target step, γ the length of most drafts"
 BATCH_RATE = "tokens of all rows after the first / (seconds − TTFT)"
-ROWS = "rows that took part, on average; the batch shrinks as rows end"
-PADDING = "positions computed only to fill up shorter rows / all positions computed"
-IDLE = "KV cache slots read that held nothing of their row / all slots read"
 MEMORY = "the most bytes taken so far: by torch on a GPU, else by the whole process; all lanes share it"
 SPENT = "(Σ draft + verify + other)"
 FIGURES: tuple[Column, ...] = (
@@ -269,13 +274,13 @@ BATCH_FIGURES: tuple[Column, ...] = (
     ("tokens/s of a row", "its own tokens over its own time, slowest to fastest row", _row_rates),
     ("time", "the clock at the end of the last row, which all rows share", _number("seconds", ".2f", "\u202fs")),
     ("TTFT", "time to the first tokens: the prefill of all rows", _number("ttft", ".3f", "\u202fs")),
-    ("rounds", "forwards of the target after the prefill", _number("rounds", ",d")),
-    ("τ", "tokens that a row keeps of a round it takes part in", _number("mean_acceptance_length", ".2f")),
-    ("accepted", "Σ accepted / Σ drafted, all rows", _number("acceptance_rate", ".1%")),
-    ("rows in a round", ROWS, _number("mean_rows", ".1f")),
-    ("padding", PADDING, _number("padding", ".1%")),
-    ("idle cache", IDLE, _number("idle_slots", ".1%")),
-    ("overhead", "time outside model forwards / time after the prefill", _number("other_share", ".1%")),
+    *columns(["rounds", "accepted", "τ"]),
+    (
+        "rows in a round",
+        "rows that took part, on average; the batch shrinks as rows end",
+        _number("mean_rows", ".1f"),
+    ),
+    *columns(["padding", "idle cache", "overhead"]),
 )
 """Of a ``BatchMetrics``."""
 

@@ -18,7 +18,7 @@ from link_states import read, texts
 
 from specdemo.models.request import catalog
 from specdemo.runs.store import PairStore
-from specdemo.ui.links import NO_PROMPT, ON_A_SERVER, from_query, query_of, start_flags, taken_over
+from specdemo.ui.links import ON_A_SERVER, from_query, query_of, start_flags
 from specdemo.ui.page import build
 from specdemo.ui.state.state import CUSTOM, PairChoice, parameter_of, parameters
 from specdemo.ui.tabs.recordings_panel import shipped
@@ -191,8 +191,5 @@ def test_the_settings_of_a_recording_are_a_link_that_can_be_read() -> None:
 def test_a_recording_without_its_prompt_leaves_the_panels_prompt() -> None:
     """It may have been given as ids; an emptied prompt could not be run."""
     recording = shipped()[0]
-    panel = dict.fromkeys(("prompt", "seed"))
-    prompt, *_, said = taken_over(panel, recording)
-    assert (prompt, said["notices"]) == (recording.prompt, [])
-    prompt, seed, *_, said = taken_over(panel, replace(recording, prompt=None))
-    assert (prompt, seed, said["notices"]) == (gr.skip(), recording.traces[0].settings.seed, [NO_PROMPT])
+    assert query_of(recording)["prompt"] == recording.prompt
+    assert query_of(replace(recording, prompt=None)).keys() == query_of(recording).keys() - {"prompt"}

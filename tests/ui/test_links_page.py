@@ -285,10 +285,12 @@ def test_no_request_fails_in_silence(page: Page) -> None:
     ):
         page.route(re.compile(r"/queue/join\b"), partial(refuse, answer))
         page.locator("#run").click()
-        expect(page.locator("#race .race-message")).to_contain_text(sentence)
+        expect(page.locator("#race .race-message")).to_contain_text("This did not begin")
+        expect(page.locator(".link-notices")).to_contain_text(sentence)
         expect(page.locator("#run")).to_be_enabled()
         expect(page.get_by_text(sentence).filter(visible=True)).to_have_count(1)
         expect(page.locator(".toast-body").filter(visible=True)).to_have_count(0)
+        page.locator(".link-notices button").click()
         page.route(re.compile("/run/predict$"), partial(refuse, answer))
         page.locator("#run").click()
         expect(page.locator(".link-notices")).to_contain_text(sentence)

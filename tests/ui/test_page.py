@@ -152,7 +152,7 @@ def test_an_answer_ends_by_itself(page: Page, true_ends: object, monkeypatch: py
     assert int(page.locator("[data-lane='0'] [data-stat=tokens]").inner_text()) < 256
     for lane in (0, 1):
         assert (
-            page.locator(f"[data-lane='{lane}'] .race-part").last.evaluate(
+            page.locator(f"[data-lane='{lane}'] .race-text").last.evaluate(
                 "e => getComputedStyle(e, '::after').content"
             )
             == '"end of text"'

@@ -55,11 +55,6 @@ def trust_proxies() -> None:
     os.environ["FORWARDED_ALLOW_IPS"] = ",".join(entries)
 
 
-def is_proxy(address: str) -> bool:
-    """Whether an address is that of a trusted proxy, through which many visitors come."""
-    return any(ip_address(address) in ip_network(entry) for entry in _entries("FORWARDED_ALLOW_IPS"))
-
-
 def peer_of(scope: Scope) -> str:
     return (scope.get("client") or ("", 0))[0]
 
@@ -130,7 +125,8 @@ class BoundedConnection(_Protocol):
         self.network = network_of(address)
         alike = sum(getattr(c, "network", None) == self.network for c in self.connections)
         # Through a trusted proxy come many visitors, whose requests are counted by the gate.
-        if alike > CONNECTIONS and not is_proxy(address):
+        proxies = map(ip_network, _entries("FORWARDED_ALLOW_IPS"))
+        if alike > CONNECTIONS and not any(ip_address(address) in proxy for proxy in proxies):
             transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -17,7 +17,7 @@ from specdemo.recording import Recording
 from specdemo.servers.catalog import offered
 from specdemo.settings import ACCEPTANCE_RULES, MAX_GAMMA, STRATEGIES, Settings, at_least_one, whole_numbers
 from specdemo.ui.jobs.job import LaneRequest
-from specdemo.ui.jobs.limits import check_lanes, check_number_of_lanes
+from specdemo.ui.jobs.limits import check_lanes
 from specdemo.ui.jobs.measuring import MeasureJob
 from specdemo.ui.jobs.race import RaceJob, race_job
 from specdemo.ui.state.methods import pair_name, server_of
@@ -102,7 +102,6 @@ def _parse_settings(given: Any) -> Settings:
 def _parse_lanes(given: Any) -> list[Settings]:
     if not isinstance(given, list):
         raise SettingsError("lanes", f"must be a list of settings, one for each lane, not {_kind(given)}.")
-    check_number_of_lanes(len(given))
     lanes = []
     for number, lane in enumerate(given, start=1):
         try:

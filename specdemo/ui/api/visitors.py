@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
+from collections import OrderedDict
 from collections.abc import Sequence
-from copy import copy
 from time import monotonic
+from types import SimpleNamespace
 from typing import Any
 
-from gradio.components import State
 from gradio.routes import file_upload_statuses
 from gradio.state_holder import SessionState, StateHolder
 
@@ -36,42 +36,25 @@ class Session(SessionState):
     """
 
     def __init__(self, blocks: Any) -> None:
-        self.blocks_config = copy(blocks.default_config)
-        self.config_values: dict[int, Any] = {}
-        self.state_data: dict[int, Any] = {}
-        self._state_ttl: dict[int, Any] = {}
-        self.is_closed = False
-        self.STATE_TTL_WHEN_CLOSED = 3600
+        super().__init__(SimpleNamespace(default_config=blocks.default_config, blocks={}))  # type: ignore[arg-type]
+        self.blocks_config.config_for_block = lambda *_: {}  # type: ignore[method-assign]
         self.used = monotonic()  # Gradio keeps the local time, which jumps
-
-    def __setitem__(self, key: int, value: Any) -> None:
-        if isinstance(self.blocks_config.blocks.get(key), State):
-            super().__setitem__(key, value)
-            self.config_values.clear()
-        else:
-            self.blocks_config.blocks[key] = value
-
-    def _update_config(self, *_: Any) -> None:
-        pass
-
-    def _update_value_in_config(self, *_: Any) -> None:
-        pass
 
 
 class Sessions(StateHolder):
     """The sessions of all visitors, up to the page's capacity; the longest unused goes first."""
 
+    session_data: OrderedDict[str, Session]  # type: ignore[assignment]
+
     def __getitem__(self, session: str) -> SessionState:
         if session not in self.session_data:
             self.session_data[session] = Session(self.blocks)
-        found = super().__getitem__(session)
-        found.used = monotonic()  # type: ignore[attr-defined]
-        return found
+        self.session_data[session].used = monotonic()
+        return super().__getitem__(session)
 
     def idle(self, seconds: float) -> list[str]:
         """Those that were not used for so long."""
-        before = monotonic() - seconds
-        return [n for n, s in self.session_data.copy().items() if isinstance(s, Session) and s.used < before]
+        return [n for n, s in self.session_data.copy().items() if s.used < monotonic() - seconds]
 
     def forget(self, session: str) -> None:
         """The visitor left; Gradio keeps all that was shown to them for an hour."""

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from concurrent.futures import Executor
 from contextlib import closing
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
-from itertools import count, cycle, islice
+from itertools import cycle, islice
 from threading import Event
-from typing import Any
 
 from specdemo.analysis.batch_metrics import measure_batch
 from specdemo.analysis.diagnosis import explain_batch
@@ -26,32 +25,12 @@ from specdemo.ui.jobs.worker import gathered, in_thread, reason_of
 from specdemo.view.headline import GRAVITY
 from specdemo.view.lane_headers import lane_headers
 from specdemo.view.progress_text import counted
-from specdemo.view.race_value import round_texts
+from specdemo.view.race_value import RaceView
 from specdemo.view.tables import BATCH_FIGURES, rows_of
 
 STOPPED = "Stopped. What was decoded until then is shown."
 SHOWN_PROMPT = 200
 """Characters of a prompt that the page gets; the rest is only decoded."""
-_run_numbers = count(1)
-
-
-@dataclass(slots=True)
-class BatchView:
-    """The value of the batch view; like a race's, with ``lane`` = contender · rows + row in its rounds."""
-
-    prompts: list[str]
-    contenders: list[dict[str, Any]]
-    run: str = field(default_factory=lambda: f"b{next(_run_numbers)}")
-    phase: str = "running"
-    speedup: float | None = None
-    verdict: dict[str, str] | None = None
-    why: str | None = None
-    figures: list[dict[str, Any]] = field(default_factory=list)
-    rounds: list[str] = field(default_factory=list)
-
-    def state(self, message: str, fraction: float = 0.0) -> JobState:
-        """The job's state, with the value as plain data, apart from later changes."""
-        return JobState(self.phase, message, fraction, asdict(self))
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,46 +65,49 @@ class BatchJob(Job):
         return f" ({given} by turns)" if len(self.prompts) < self.rows else ""
 
     def states(self, pairs: Sequence[ModelPair | None], thread: Executor, stop: Event) -> Generator[JobState]:
-        """As :meth:`Job.states`; results are values of the batch view."""
+        """As :meth:`Job.states`; results are values of the batch view.
+
+        They are a race's, with the rows' ``prompts``, ``lane`` = contender · rows + row in the rounds, and as
+        headline the speed-up alone.
+        """
         pair = models_here(pairs[0])
         shown = [prompt[:SHOWN_PROMPT] for prompt in islice(cycle(self.used), self.rows)]
-        view = BatchView(shown, lane_headers(self.contenders))
+        view = RaceView(lane_headers(self.contenders))
         ids = list(islice(cycle(encode_all(pair, self.used, self.lane.settings.chat)), self.rows))
         # What the second of the two cannot do is said before the first runs; the models may be tried for it.
         in_thread(thread, check_batch, pair, row_settings(self.lane.settings, len(ids)))
         batches: list[list[Trace]] = []
         for number, settings in enumerate(self.contenders):
-            message = f"{view.contenders[number]['title']}: {counted(self.rows, 'row')}{self.prompts_text}…"
+            message = f"{view.lanes[number]['title']}: {counted(self.rows, 'row')}{self.prompts_text}…"
             rounds: list[list[Round]] = [[] for _ in ids]
             decoding = Batch(pair, ids, row_settings(settings, len(ids)))
             with closing(gathered(thread, partial(iter, decoding), stop)) as updates:
                 for news in updates:
                     for row, round_ in news:
                         rounds[row].append(round_)
-                    view.rounds += round_texts((number * len(ids) + row, round_) for row, round_ in news)
-                    share = _share(rounds, settings.max_new_tokens)
-                    yield view.state(message, (number + share) / len(self.contenders))
+                    view.add((number * len(ids) + row, round_) for row, round_ in news)
+                    done = (number + _share(rounds, settings.max_new_tokens)) / len(self.contenders)
+                    yield JobState("running", message, done, view.value() | {"prompts": shown})
             batches.append(decoding.traces())
             if not all(t.complete for t in batches[-1]):
                 break
-        yield self._ended(view, batches, stop)
+        phase, message = self._conclude(view, batches, stop)
+        yield JobState(phase, message, result=view.value() | {"prompts": shown})
 
-    def _ended(self, view: BatchView, batches: list[list[Trace]], stop: Event) -> JobState:
+    def _conclude(self, view: RaceView, batches: list[list[Trace]], stop: Event) -> tuple[str, str]:
+        """Add figures, and of two batches that came to their end what they say; returns phase and message."""
         figures = [measure_batch(batch) for batch in batches if all(t.rounds for t in batch)]
         view.figures = rows_of(BATCH_FIGURES, figures)
         if len(batches) < 2 or not all(t.complete for batch in batches for t in batch):
-            view.phase = "stopped"
-            return view.state(reason_of(stop, STOPPED))
-        view.phase = "done"
+            return "stopped", reason_of(stop, STOPPED)
         plain, drafted = figures
         steady = disturbance(plain.pace, drafted.pace) is None
         if plain.tokens_per_second and drafted.tokens_per_second and steady:
-            view.speedup = drafted.tokens_per_second / plain.tokens_per_second
-        view.verdict = _verdict(*batches)
-        view.why = explain_batch(plain, drafted)
+            view.headline = {"ratio": drafted.tokens_per_second / plain.tokens_per_second}
+        view.verdict, view.why = _verdict(*batches), explain_batch(plain, drafted)
         tokens = [counted(f.emitted + f.rows, "token") for f in figures]
         rows = f"{counted(self.rows, 'row')}{self.prompts_text}"
-        return view.state(f"Done: {rows}, {tokens[0]} plain and {tokens[1]} drafted.")
+        return "done", f"Done: {rows}, {tokens[0]} plain and {tokens[1]} drafted."
 
 
 def _share(rounds: list[list[Round]], length: int) -> float:

@@ -18,49 +18,32 @@ IPV6_PREFIX = 64  # bits that tell customers apart; the rest of an address they 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The most of everything that a visitor can ask for."""
+    """The most of everything that a visitor can ask for; on one's own machine unless given."""
 
-    characters: int  # of one prompt
-    tokens: int  # of one output
-    lanes: int  # of one race
-    prompts: int  # of one measurement
-    runs: int  # of one measurement
-    body: int  # bytes of one request, which is no file
-    upload: int  # bytes of one file
-    uploads: int  # bytes of all visitors' files together
-    files: int  # their number
-    kept: int  # bytes of all visitors' recordings together, packed
-    unread: int  # bytes of all answers together that nobody fetched yet
-    idle: float  # seconds after which nothing is kept of a visitor who did nothing
-    seconds: float | None  # that one job may have the models for; None is no limit
-    waiting: int  # jobs that wait for the models
-    visitor: int  # jobs of one visitor, waiting or running
-    address: int  # jobs from one network address, waiting or running; many visitors may share one
+    characters: int = 1_000_000  # of one prompt
+    tokens: int = 1024  # of one output
+    lanes: int = 4  # of one race
+    prompts: int = MOST_PROMPTS  # of one measurement
+    runs: int = 3000  # of one measurement
+    body: int = 16_000_000  # bytes of one request, which is no file
+    # bytes of one file; a recording that is too large is told so in its own words
+    upload: int = LARGEST_FILE + 1_000_000
+    uploads: int = 10_000_000_000  # bytes of all visitors' files together
+    files: int = 100_000  # their number
+    kept: int = 500_000_000  # bytes of all visitors' recordings together, packed
+    unread: int = 500_000_000  # bytes of all answers together that nobody fetched yet
+    idle: float = 86_400.0  # seconds after which nothing is kept of a visitor who did nothing
+    seconds: float | None = None  # that one job may have the models for; None is no limit
+    waiting: int = 32  # jobs that wait for the models
+    visitor: int = 8  # jobs of one visitor, waiting or running
+    address: int = 40  # jobs from one network address, waiting or running; many visitors may share one
     servers: int = 32  # jobs that run on servers alone, at the same time, unless those servers are on this machine
 
 
-PRIVATE = Limits(
-    characters=1_000_000,
-    tokens=1024,
-    lanes=4,
-    prompts=MOST_PROMPTS,
-    runs=3000,
-    body=16_000_000,
-    upload=LARGEST_FILE + 1_000_000,  # so that a recording that is too large is told so in its own words
-    uploads=10_000_000_000,
-    files=100_000,
-    kept=500_000_000,
-    unread=500_000_000,
-    idle=86_400.0,
-    seconds=None,
-    waiting=32,
-    visitor=8,
-    address=40,
-)
+PRIVATE = Limits()
 PUBLIC = Limits(
     characters=4_000,
     tokens=256,
-    lanes=4,
     prompts=18,  # all examples
     runs=240,
     body=1_000_000,  # 18 prompts of 4,000 characters, at six bytes each, are 432,000
@@ -107,19 +90,13 @@ def check_prompts(prompts: Sequence[str]) -> None:
 
 def check_lanes(lanes: Sequence[Settings]) -> None:
     """Raises SettingsError where there are none or too many, or one is too long."""
-    most = limits().tokens
-    check_number_of_lanes(len(lanes))
-    for tokens in (settings.max_new_tokens for settings in lanes):
-        if tokens > most:
-            reason = f"{_counted(tokens)} is more than the {most:,} of a run; ask for fewer.{_hint()}"
-            raise SettingsError("max_new_tokens", reason)
-
-
-def check_number_of_lanes(lanes: int) -> None:
-    """Raises SettingsError where there are none or too many."""
-    most = limits().lanes
-    if not 1 <= lanes <= most:
-        raise SettingsError("lanes", f"there are {lanes:,}; give 1 to {most}.")
+    most = limits()
+    if not 1 <= len(lanes) <= most.lanes:
+        raise SettingsError("lanes", f"there are {len(lanes):,}; give 1 to {most.lanes}.")
+    longest = max(settings.max_new_tokens for settings in lanes)
+    if longest > most.tokens:
+        reason = f"{_counted(longest)} is more than the {most.tokens:,} of a run; ask for fewer.{_hint()}"
+        raise SettingsError("max_new_tokens", reason)
 
 
 def check_runs(runs: int) -> None:

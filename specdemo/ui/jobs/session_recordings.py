@@ -7,7 +7,7 @@ import zlib
 from collections import OrderedDict
 from collections.abc import Sequence
 from itertools import count
-from threading import Lock
+from threading import RLock
 from typing import Any, NamedTuple
 
 from fastapi import Response
@@ -37,12 +37,14 @@ class SessionRecordings:
         self._kept: dict[tuple[str, int], Kept] = {}  # the oldest first
         self._current: dict[str, int] = {}
         self._numbers = count(1)
-        self._lock = Lock()
+        self._lock = RLock()
 
     def leave_current(self, session: str) -> None:
         """None of the visitor's is current any more; one that was only opened goes."""
         with self._lock:
-            self._leave_current(session)
+            key = session, self._current.pop(session, 0)
+            if key in self._kept and self._kept[key].about is None:
+                self._drop(key)
 
     def keep(self, session: str, recording: Recording, about: dict[str, Any] | None = None) -> None:
         """Keep one, which becomes current; a run, of which the history says ``about``, replaces that."""
@@ -52,7 +54,7 @@ class SessionRecordings:
             current = session, self._current.get(session, 0)
             if about is not None and current in self._kept:  # what was run again is one run
                 self._drop(current)
-            self._leave_current(session)
+            self.leave_current(session)
             number = self._current[session] = next(self._numbers)
             self._kept[session, number] = Kept(packed, about)
             self.size += len(packed)
@@ -66,7 +68,7 @@ class SessionRecordings:
         with self._lock:
             if number not in self._runs(session):
                 return None
-            self._leave_current(session)
+            self.leave_current(session)
             self._current[session] = number
         return self.get(session)
 
@@ -101,11 +103,6 @@ class SessionRecordings:
     def _runs(self, session: str) -> dict[int, dict[str, Any]]:
         runs = [(number, kept.about) for (owner, number), kept in self._kept.items() if owner == session]
         return {number: about for number, about in runs if about is not None}
-
-    def _leave_current(self, session: str) -> None:
-        key = session, self._current.pop(session, 0)
-        if key in self._kept and self._kept[key].about is None:
-            self._drop(key)
 
     def _drop(self, key: tuple[str, int]) -> None:
         self.size -= len(self._kept.pop(key).packed)

@@ -56,10 +56,6 @@ def _of_pair(values: Values) -> dict[str, Any]:
     return own | nearest_offered({**values, **own})
 
 
-def _of_target(values: Values) -> dict[str, Any]:
-    return {"pair": CUSTOM} if values["target"] and not is_public() else {}
-
-
 def _of_temperature(values: Values) -> dict[str, Any]:
     rules = [name for name in of_lanes("acceptance") if values["temperature"] and values[name] == "exact"]
     return dict.fromkeys(rules, "sampling")
@@ -72,7 +68,7 @@ def _of_mode(values: Values) -> dict[str, Any]:
 
 
 BROUGHT: Mapping[str, Callable[[Values], dict[str, Any]]] = {
-    "target": _of_target,
+    "target": lambda values: {"pair": CUSTOM} if values["target"] and not is_public() else {},
     "pair": _of_pair,
     "temperature": _of_temperature,
     MODE: _of_mode,

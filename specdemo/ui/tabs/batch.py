@@ -10,7 +10,6 @@ import gradio as gr
 from specdemo.analysis.batch_sizes import LoadReport, SizeReport
 from specdemo.drafters import DRAFTERS, offered_with
 from specdemo.errors import PairError
-from specdemo.models.request import is_public
 from specdemo.runs.load_test import REQUESTS_A_USER
 from specdemo.settings import LLAMA_CPP
 from specdemo.ui.jobs.batch import BatchJob
@@ -131,9 +130,7 @@ def create_batch_tab(controls: Controls, runner: JobRunner) -> Start:
             yield {**update, view: None} if results.area in update or load.area in update else update
 
     measure = controls.starts["batch"]
-    sizes = Start(
-        measure, sizes_job, show_measured, [file], on_servers=not is_public(), note=note, plan=sizes_plan
-    )
-    starts = [Start(run, batch_job, show_batch, [file], on_servers=False), sizes]
+    sizes = Start(measure, sizes_job, show_measured, [file], note=note, plan=sizes_plan)
+    starts = [Start(run, batch_job, show_batch, [file]), sizes]
     connect(runner, controls, "batch", starts, [status, view, *results.outputs(), *load.outputs()])
     return sizes

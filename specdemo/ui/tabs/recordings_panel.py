@@ -104,10 +104,11 @@ class RecordingsPanel:
                 padding=False,
             )
             with gr.Row(elem_id="gallery"):
-                gallery = [
-                    gr.Button(_caption(r), size="sm", min_width=180, elem_id=f"recording-{number}")
-                    for number, r in enumerate(shipped(), start=1)
-                ]
+                gallery = []
+                for number, recording in enumerate(shipped(), start=1):
+                    on = recording.hardware.label if recording.hardware else "another machine"
+                    text, element = f"{recording.title}\nrecorded on {on}", f"recording-{number}"
+                    gallery.append(gr.Button(text, size="sm", min_width=180, elem_id=element))
                 self._upload = gr.File(
                     label="Open a recording (JSON)",
                     show_label=False,
@@ -194,11 +195,6 @@ def file_name(recording: Recording) -> str:
     titles = " vs ".join(header["title"] for header in trace_headers(recording.traces))
     parts = [recording.traces[0].pair, titles, slug(recording.prompt or "", 30), recording.date]
     return "-".join(filter(None, map(slug, ["specdemo", *parts])))
-
-
-def _caption(recording: Recording) -> str:
-    on = recording.hardware.label if recording.hardware else "another machine"
-    return f"{recording.title}\nrecorded on {on}"
 
 
 def _notice(text: str) -> str:

@@ -22,17 +22,7 @@ from specdemo.drafters import DRAFTERS
 from specdemo.files import slug, write_whole
 from specdemo.ui.jobs.job import JobState
 from specdemo.ui.tabs.tab_parts import Show, Updates, state_line
-from specdemo.view.charts import (
-    CAPTIONS,
-    accepted_figure,
-    figure_head,
-    forest,
-    load_figure,
-    size_figure,
-    speed_figure,
-    speedup_figure,
-    time_figure,
-)
+from specdemo.view import charts
 from specdemo.view.tables import SHOWN, columns, report_table
 
 FIGURE_SECONDS = 3.0
@@ -46,19 +36,23 @@ NAMES = {
 """By kind of report the id of its area, what begins the other ids, and what begins the names of its files."""
 FIGURES: Mapping[type[Report], Sequence[tuple[str, str, Callable[[Any], Any]]]] = {
     SweepReport: (
-        ("speedup", "Speed-up, measured and predicted", speedup_figure),
-        ("speed", "Acceptance and speed", speed_figure),
-        ("accepted", "Drafted tokens kept in a round", accepted_figure),
-        ("time", "Time of a round", time_figure),
+        ("speedup", "Speed-up, measured and predicted", charts.speedup_figure),
+        ("speed", "Acceptance and speed", charts.speed_figure),
+        ("accepted", "Drafted tokens kept in a round", charts.accepted_figure),
+        ("time", "Time of a round", charts.time_figure),
     ),
     AdviceReport: (),
-    SizeReport: (("plot", "Speed-up by batch size", size_figure),),
+    SizeReport: (("plot", "Speed-up by batch size", charts.size_figure),),
     LoadReport: (
-        ("plot", "Speed-up by number of users", size_figure),
-        ("all", "Tokens/s of all users", partial(load_figure, field="tokens_per_second", unit="tokens/s")),
-        ("one", "Tokens/s of one user", partial(load_figure, field="user_tokens_per_second", unit="tokens/s")),
-        ("ttft", "Time to first token", partial(load_figure, field="ttft", unit="s")),
-        ("kept", "Acceptance", partial(load_figure, field="acceptance_rate", unit="accepted / drafted")),
+        ("plot", "Speed-up by number of users", charts.size_figure),
+        ("all", "Tokens/s of all users", partial(charts.load_figure, field="tokens_per_second", unit="tokens/s")),
+        (
+            "one",
+            "Tokens/s of one user",
+            partial(charts.load_figure, field="user_tokens_per_second", unit="tokens/s"),
+        ),
+        ("ttft", "Time to first token", partial(charts.load_figure, field="ttft", unit="s")),
+        ("kept", "Acceptance", partial(charts.load_figure, field="acceptance_rate", unit="accepted / drafted")),
     ),
 }
 
@@ -122,7 +116,7 @@ class Results:
             self.files: gr.update(visible=False),
             self.figures: gr.update(visible=over_gamma and bool(self.plots)),
             **{plot: draw(report) for plot, (_, _, draw) in drawn},
-            **({self.chart: forest(report)} if self.code else {}),
+            **({self.chart: charts.forest(report)} if self.code else {}),
             **{component: lines[engine] for engine, component in self.code.items()},
             **({self.engines: gr.Tabs(selected=able[0])} if self.engines and able else {}),
         }
@@ -171,9 +165,9 @@ def create_results(kind: type[Report]) -> Results:
         with gr.Row(elem_classes="measured-figures", visible=not advised) as row:
             for name, title, _ in FIGURES[kind]:
                 with gr.Column(min_width=300, elem_classes="measured-figure"):
-                    gr.HTML(figure_head(title), padding=False)
+                    gr.HTML(charts.figure_head(title), padding=False)
                     plots.append(gr.Plot(show_label=False, container=False, elem_id=f"{prefix}-{name}"))
-                    gr.HTML(f"<p>{CAPTIONS[name]}</p>", padding=False)
+                    gr.HTML(f"<p>{charts.CAPTIONS[name]}</p>", padding=False)
         table = gr.HTML(value=None, padding=False, elem_id=f"{prefix}-table", elem_classes="measured-table")
         code, engines = _create_code(prefix) if advised else ({}, None)
         with gr.Row(visible=False, elem_classes="measured-files") as files:

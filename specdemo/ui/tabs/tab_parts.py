@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -15,7 +14,7 @@ from typing import Any
 import gradio as gr
 
 from specdemo.drafters import DRAFTERS
-from specdemo.errors import PairError, PromptError, SettingsError, SpecDemoError
+from specdemo.errors import PromptError, SettingsError, SpecDemoError
 from specdemo.runs.prompts import LARGEST_FILE, MOST_PROMPTS, by_domain, prompt_lines, read_with_kinds
 from specdemo.servers.catalog import label_of
 from specdemo.settings import ACCEPTANCE_RULES, Settings
@@ -25,12 +24,11 @@ from specdemo.ui.jobs.measuring import MeasureJob
 from specdemo.ui.jobs.queue import JobRunner, visitor_of
 from specdemo.ui.panel.controls import UNQUEUED, UNSEEN, Controls
 from specdemo.ui.panel.first_pair import expected
-from specdemo.ui.state.methods import needs_models, server_of
 from specdemo.ui.state.request import PanelLane, PanelRequest, whole
 from specdemo.ui.state.state import DOMAINS, OWN, PANEL, TABS, Batch, Losslessness, Sweep, in_page_words
+from specdemo.view.progress_text import duration
 
-REFUSED = "{refused}"
-"""Stands in what shows that a job did not begin; ``notices.js`` has the sentence that says why."""
+REFUSED = JobState("error", "This did not begin: the page’s lower edge says why.")
 Updates = dict[Any, Any]
 """New values by component."""
 Show = Callable[[Iterator[JobState], str], Iterator[Updates]]
@@ -51,7 +49,6 @@ class Start:
     of_visit: Callable[[Any, str], Job] = lambda job, session: job  # adds to a job what its visitor's session has
     # what else changes as it begins, for the visitor's session
     begin: Callable[[str], Updates] = lambda session: {}
-    on_servers: bool = True  # whether servers can do it
     note: gr.HTML | None = None  # says before it starts what it will do
     plan: Callable[[PanelRequest, Any], str] = lambda request, job: ""  # that, as a sentence
 
@@ -68,8 +65,6 @@ def connect(
 ) -> None:
     """Wire what starts something on a tab, and Stop, which is free while anything of the visitor runs.
 
-    What servers cannot do is dimmed while one is chosen.
-
     Args:
         runner: runs what is started.
         controls: have Stop and the signals, and collect the events after which the buttons are free again.
@@ -80,20 +75,18 @@ def connect(
         end: their new values as a job has ended, for a session.
     """
     signals, stop, inputs = controls.signals, controls.stop, controls.inputs(tab)
-    models = None if all(start.on_servers for start in starts) else controls["pair"]
-    buttons = [start.button for start in starts]
-    free = [*buttons, stop, *more]
+    free = [*(start.button for start in starts), stop, *more]
 
-    def buttons_of(session: str, pair: str | None = None) -> Updates:
-        free, here = not signals.running(session, tab), server_of(pair) is None
-        return {start.button: gr.update(interactive=free and (here or start.on_servers)) for start in starts}
+    def buttons_of(session: str) -> Updates:
+        update = gr.update(interactive=not signals.running(session, tab))
+        return {start.button: update for start in starts}
 
     def prepare(start: Start) -> Callable[[gr.Request], Updates]:
         def prepared(request: gr.Request) -> Updates:
-            signals.arm(request.session_hash or "", tab)
-            shown = next(start.show(iter([JobState("loading", WAITING)]), request.session_hash or ""))
-            running = {**buttons_of(request.session_hash or ""), stop: gr.update(interactive=True)}
-            return {**shown, **running, **start.begin(request.session_hash or "")}
+            session = request.session_hash or ""
+            signals.arm(session, tab)
+            shown = next(start.show(iter([JobState("loading", WAITING)]), session))
+            return {**shown, **buttons_of(session), stop: gr.update(interactive=True), **start.begin(session)}
 
         return prepared
 
@@ -118,20 +111,13 @@ def connect(
 
     def refusal(start: Start) -> str:
         """Shows that a job did not begin, in the browser alone: the server may be out of reach."""
-        shown = next(start.show(iter([JobState("error", REFUSED)]), ""))
-        return f"() => SpecDemoNotices.refused({json.dumps([shown.get(c, gr.skip()) for c in outputs])})"
+        shown = next(start.show(iter([REFUSED]), ""))
+        return f"() => ({json.dumps([shown.get(c, gr.skip()) for c in outputs])})"
 
-    def over(request: gr.Request, *pair: str) -> Updates:
+    def over(request: gr.Request) -> Updates:
         session = request.session_hash or ""
         signals.end(session, tab)
-        return {
-            **buttons_of(session, *pair),
-            stop: gr.update(interactive=signals.running(session)),
-            **end(session),
-        }
-
-    def follow(request: gr.Request, pair: str) -> Updates:
-        return buttons_of(request.session_hash or "", pair)
+        return {**buttons_of(session), stop: gr.update(interactive=signals.running(session)), **end(session)}
 
     for start in starts:
         prepared = start.button.click(prepare(start), None, [*outputs, *free], trigger_mode="once", **UNQUEUED)
@@ -141,9 +127,7 @@ def connect(
         # What goes wrong in a job ends as a message of its own; this is an event that could not be sent or queued.
         # Gradio's ``then`` follows only on what went well.
         refused = done.failure(None, None, list(outputs), js=refusal(start), **UNQUEUED)
-        controls.ended.extend(event.then(over, models, free, **UNQUEUED) for event in (done, refused))
-    if models is not None:
-        models.change(follow, models, buttons, **UNQUEUED)
+        controls.ended.extend(event.then(over, None, free, **UNQUEUED) for event in (done, refused))
 
 
 def state_line(state: JobState) -> str:
@@ -271,8 +255,6 @@ def _note(start: Start, request: PanelRequest, has_file: bool, paces: Paces) -> 
     if has_file:
         return "<p>The prompts of a file are counted when it starts.</p>"
     try:
-        if request.server is not None and not start.on_servers:
-            raise PairError(needs_models(request.server))
         job = start.job(request)
         text = start.plan(request, job)
     except SpecDemoError as error:
@@ -293,14 +275,7 @@ def _time(job: Job, paces: Paces) -> str:
         return "How long they take is known once they have begun."
     most = limits().seconds
     over = "" if most is None or seconds < most else f" A job here may take {most:.0f} s; the rest is left out."
-    return f"They take about {_rounded(seconds)}.{over}"
-
-
-def _rounded(seconds: float) -> str:
-    """One digit and a half: no more is known."""
-    if seconds < 90:
-        return f"{max(1, seconds if seconds < 10 else 5 * math.ceil(seconds / 5)):.0f}\u00a0s"
-    return f"{seconds / 60:.0f}\u00a0min" if seconds < 5400 else f"{seconds / 3600:.1f}\u00a0h"
+    return f"They take about {duration(seconds)}.{over}"
 
 
 def drafts_as(lane: PanelLane, settings: Settings) -> str:

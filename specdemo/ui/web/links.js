@@ -215,7 +215,7 @@ async function copy() {
 function open(link, then = null) {
   if (!held) return;
   next = then;
-  window.SpecDemoLinks.opened = textsOf(`#${toQuery(held).query}`, link);
+  window.SpecDemoLinks.opened = textsOf(`#${toQuery(held, Infinity).query}`, link);
   keepStill(true);
   document.getElementById("link-read").click();
 }

@@ -1,15 +1,12 @@
 /*
- * Sentences above the page's lower edge: what of a link could not be used, and requests that failed. Why a job did not
- * begin is said where the job would be shown.
+ * Sentences above the page's lower edge: what of a link could not be used, and requests that failed.
  *
  * It must be loaded before Gradio's scripts: their client says nothing when an event that does not wait in a queue fails,
- * so all of its requests pass through here.
+ * and of others what it likes, so all of its requests pass through here.
  */
 
 const { make } = window.SpecDemoDom;
-/** Events: those that Gradio queues, whose errors it shows, and the others. */
-const QUEUED = /\/gradio_api\/queue\/join$/;
-const DIRECT = /\/gradio_api\/run\/[^/]+$/;
+const EVENT = /\/gradio_api\/(queue\/join|run\/[^/]+)$/;
 /** For statuses that come from what stands between page and server, without a sentence of the server's own. */
 const SENTENCES = {
   413: "This is too large to be sent: shorten the prompt or the list of prompts.",
@@ -19,11 +16,8 @@ const SENTENCES = {
 };
 
 const UNREACHABLE = "Connection lost: the server could not be reached. Try again in a moment.";
-/** Stands in what the page shows of a job that did not begin. */
-const REFUSED = "{refused}";
 /** Markup for a toast that is not to be seen; see page.css. */
 const SAID = '<span class="said-elsewhere"></span>';
-let refusal = UNREACHABLE;
 
 const box = () => document.querySelector(".link-notices");
 
@@ -55,38 +49,14 @@ async function sentenceOf(answer) {
   return own || SENTENCES[answer.status] || `The server answered with an error (${answer.status}): reload the page and try again.`;
 }
 
-/** The sentence as markup, which is how Gradio takes it. */
-const escaped = (sentence) => sentence.replace(/[&<>]/g, (sign) => `&#${sign.charCodeAt(0)};`);
-
-/** Whether a request would have begun a job: what follows where such an event fails shows the sentence. */
-function beginsJob(body) {
-  const number = JSON.parse(body).fn_index;
-  return window.gradio_config.dependencies.some((event) => event.trigger_after === number && event.js?.includes(REFUSED));
-}
-
-/** The values of what shows that a job did not begin, with the sentence that says why: as text, or in markup. */
-function refused(values) {
-  const said = (value) => (value === REFUSED ? refusal : value.replace(REFUSED, () => escaped(refusal)));
-  return JSON.parse(JSON.stringify(values), (_, value) => (typeof value === "string" ? said(value) : value));
-}
-
 const send = window.fetch;
 window.fetch = async (asked, ...options) => {
-  const { pathname } = new URL(asked.url || asked, location.href);
-  const [queued, direct] = [QUEUED, DIRECT].map((address) => address.test(pathname));
-  const answer = await send(asked, ...options).catch((error) => {
-    if (direct) add([UNREACHABLE]);
-    if (!queued) throw error;
-    return new Response(JSON.stringify({ detail: UNREACHABLE }), { status: 502 });
-  });
-  if (answer.ok || !(queued || direct)) return answer;
-  const sentence = await sentenceOf(answer);
-  if (direct) add([sentence]);
-  const job = queued && beginsJob(options[0].body);
-  if (job) refusal = sentence;
-  const detail = job ? SAID : escaped(sentence);
-  // Gradio has words of its own for some statuses.
-  return new Response(JSON.stringify({ detail, error: detail }), { status: 500 });
+  if (!EVENT.test(new URL(asked.url || asked, location.href).pathname)) return send(asked, ...options);
+  const lost = () => new Response(JSON.stringify({ detail: UNREACHABLE }), { status: 502 });
+  const answer = await send(asked, ...options).catch(lost);
+  if (answer.ok) return answer;
+  add([await sentenceOf(answer)]);
+  return new Response(JSON.stringify({ detail: SAID, error: SAID }), { status: 500 });
 };
 
-window.SpecDemoNotices = { add, show, putAside, refused };
+window.SpecDemoNotices = { add, show, putAside };

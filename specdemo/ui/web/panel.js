@@ -4,7 +4,7 @@
  */
 
 const page = document.documentElement;
-const { setData } = window.SpecDemoDom;
+const { confirm, setData } = window.SpecDemoDom;
 const { fields, lanes: { options: names, rules, methods } } = window.SpecDemoLinkTable;
 const LANES = ["lane1", "lane2", "lane3", "lane4"];
 /** The fields of what is not under *More*. */
@@ -105,13 +105,11 @@ function showStage() {
   document.getElementById("stage")?.scrollIntoView({ behavior: "smooth", block: "start" });
 }
 
-/** The panel has taken over the settings of a recording, and says so for a moment; or what it could not take. */
-function used(asked) {
-  window.SpecDemoNotices.show(asked?.notices || []);
-  const button = document.getElementById("use-settings");
-  if (!button || !asked?.query) return;
-  window.SpecDemoDom.confirm(button, "The panel has them now");
-  dim();
+/** The panel takes over the settings of a recording, and says so for a moment; or what it could not take. */
+function used({ link, notices }) {
+  window.SpecDemoNotices.show(notices);
+  const done = () => confirm(document.getElementById("use-settings"), "The panel has them now");
+  if (link) window.SpecDemoLinks.open("#" + link, done);
 }
 
 document.addEventListener("click", ({ target }) => {

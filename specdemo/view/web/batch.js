@@ -1,9 +1,6 @@
 /*
- * The batch view: one line for each row, with its text decoded plainly and drafted, and the figures of both batches.
- *
- * @typedef {{title: string, detail: string, gamma: number, lossy?: boolean}} Contender
- * @typedef {{run: string, phase: string, prompts: string[], contenders: Contender[], speedup: ?number,
- *   verdict: ?{kind: string, text: string}, why: ?string, figures: object[], rounds: string[]}} Batch  `rounds`: the JSON of each
+ * The batch view: one line for each row, with its text decoded plainly and drafted, and the figures of both batches. Its
+ * value is a race's, with both batches as lanes, the rows' prompts, and the JSON of each round.
  */
 
 const ENDS = { eos: "end of text", length: "full length", context: "context full" };
@@ -11,19 +8,19 @@ const SPEEDUP_FORMULA = "tokens/s of the drafted batch / tokens/s of the plain o
 /** Of the verdict, no part is bold. */
 const NO_LEAD = /^/;
 
-const { Notice, count, counted, make, setText, setData, mounting } = window.SpecDemoDom;
+const { Notice, OVER, count, counted, make, setText, setData, mounting } = window.SpecDemoDom;
 const { SERIES, tint } = window.SpecDemoCharts;
 const { Area, Figures, buildLegend, onCopy } = window.SpecDemoTokens;
 const { Tip } = window.SpecDemoTips;
 
 /** One row of one batch. */
 class Cell {
-  constructor(parent, contender, number, tip) {
-    this.drafts = contender.gamma > 0;
+  constructor(parent, spec, number, tip) {
+    this.drafts = spec.gamma > 0;
     this.cell = make("div", "batch-cell", parent);
     tint(this.cell, SERIES[Number(this.drafts)]);
     this.text = new Area(this.cell, "", tip);
-    this.text.area.setAttribute("aria-label", `Row ${number + 1}, ${contender.title}: tokens`);
+    this.text.area.setAttribute("aria-label", `Row ${number + 1}, ${spec.title}: tokens`);
     this.note = make("p", "batch-note", this.cell, " ");
     this.rounds = [];
   }
@@ -72,13 +69,13 @@ class View {
     this.update(null);
   }
 
-  /** Shows `value`, and adds those of its rounds that are new. @param {?Batch} value */
+  /** Shows `value`, and adds those of its rounds that are new. @param {?object} value */
   update(value) {
     if (this.frame.parentNode !== this.root) this.root.replaceChildren(this.frame);
     this.frame.hidden = !value;
     if (!value) return;
     if (value.run !== this.run) this.begin(value);
-    const running = value.phase === "running" || value.phase === "loading";
+    const running = !OVER.has(value.phase);
     setData(this.frame, "phase", value.phase);
     value.rounds.slice(this.seen).map((text) => JSON.parse(text)).forEach((round) => this.addRound(round));
     this.seen = value.rounds.length;
@@ -86,7 +83,7 @@ class View {
     this.cells((cell, contender) => cell.refresh(this.leaders[contender], running));
     this.showTotals(value, running);
     const { figures } = value;
-    this.figures.show(value.contenders.slice(0, figures[0]?.values.length).map((each) => each.title), figures);
+    this.figures.show(value.lanes.slice(0, figures[0]?.values.length).map((each) => each.title), figures);
   }
 
   cells(act) {
@@ -98,10 +95,10 @@ class View {
     this.run = value.run;
     this.seen = 0;
     /** For each batch and round: the row with the longest draft, and the length of that draft. */
-    this.leaders = value.contenders.map(() => []);
+    this.leaders = value.lanes.map(() => []);
     const head = make("div", "batch-head");
     make("span", "", head, "row");
-    for (const contender of value.contenders) {
+    for (const contender of value.lanes) {
       const name = make("span", "", head, contender.title + " ");
       make("small", "", name, contender.detail + (contender.lossy ? ", lossy" : ""));
     }
@@ -111,7 +108,7 @@ class View {
       const label = make("div", "batch-label", line, null, { title: prompt });
       make("b", "", label, String(number + 1));
       make("span", "", label, prompt.trim().replace(/\s+/g, " "), { dir: "auto" });
-      return value.contenders.map((contender) => new Cell(line, contender, number, this.tip));
+      return value.lanes.map((contender) => new Cell(line, contender, number, this.tip));
     });
   }
 
@@ -126,7 +123,7 @@ class View {
 
   /** Tokens per second of both batches so far: all rows' tokens after the first, over the clock that they share. */
   showTotals(value, running) {
-    const rates = value.contenders.map((contender, i) => {
+    const rates = value.lanes.map((contender, i) => {
       const tallies = this.rows.map((row) => row[i].tally).filter((tally) => tally.rounds);
       const emitted = tallies.reduce((sum, tally) => sum + tally.emitted, 0);
       const seconds = Math.max(0, ...tallies.map((tally) => tally.seconds));
@@ -135,9 +132,10 @@ class View {
     const known = rates.filter(Boolean);
     const rows = this.rows.length > 1 ? `All ${this.rows.length} rows together` : "The row";
     setText(this.totals, known.length ? `${rows}: ${known.join(", ")}` : "");
-    setText(this.speedup, value.speedup ? `${value.speedup.toFixed(2)}×` : "");
-    setData(this.speedup, "trend", value.speedup < 1 ? "slower" : "faster");
-    this.speedup.hidden = !value.speedup && !running;
+    const ratio = value.headline?.ratio;
+    setText(this.speedup, ratio ? `${ratio.toFixed(2)}×` : "");
+    setData(this.speedup, "trend", ratio < 1 ? "slower" : "faster");
+    this.speedup.hidden = !ratio && !running;
     this.verdict.showVerdict(value.verdict, NO_LEAD);
     setText(this.why, value.why || "");
     this.why.hidden = !value.why;

@@ -2,7 +2,7 @@
  * A round's draft tree as a picture: every guess with p and q, the kept path strong, the rest light.
  */
 
-const { cardHead, counted, make, setData, setText, toggle } = window.SpecDemoDom;
+const { cardHead, counted, make, setText, toggle } = window.SpecDemoDom;
 const { formatProbability, numbers, visible } = window.SpecDemoTips;
 
 const SVG = "http://www.w3.org/2000/svg";
@@ -105,7 +105,7 @@ class TreeCard {
     this.card.hidden = true;
     [, this.title] = cardHead(this.card, () => this.toggle(false));
     this.text = make("p", "tree-text", this.card, null, { "aria-live": "polite" });
-    this.scroll = make("div", "tree-scroll", this.card, null, { role: "img" });
+    this.scroll = make("div", "tree-scroll", this.card, null, { role: "img", tabindex: 0 });
     this.key = make("p", "tree-key", this.card);
     const [branches, shown] = toggle(legend, "show-branches", "show dropped branches", "race-toggle tree-toggle");
     const [opens, open] = toggle(legend, "show-tree", "draw the tree", "race-toggle tree-toggle");
@@ -117,8 +117,6 @@ class TreeCard {
       if (open.checked) this.card.scrollIntoView({ block: "nearest" });
     });
     frame.addEventListener("race-token", ({ detail }) => this.point(detail));
-    this.scroll.addEventListener("scroll", () => this.showEdges(), { passive: true });
-    new ResizeObserver(() => this.showEdges()).observe(this.scroll);
   }
 
   /** The round to draw; null if the card is closed, or has none. */
@@ -181,7 +179,6 @@ class TreeCard {
     const numbered = round && sizeOf(round) === SMALL ? "Numbers: p, the target’s probability." : "p: the target’s probability, q: the draft’s.";
     setText(this.key, `${numbered} ${FATE_KEY}`);
     this.scroll.scrollTo(0, 0);
-    this.showEdges();
     // As tall as the tallest picture of the run, so that the buttons below stay where they are.
     this.scroll.style.setProperty("--tall", `${this.scroll.offsetHeight}px`);
   }
@@ -189,16 +186,6 @@ class TreeCard {
   titleOf({ index, lane, drafted }) {
     const name = this.drafting.size > 1 ? ` · ${this.lanes[lane].spec.title}` : "";
     return `Round ${index}: a tree of ${counted(drafted, "guess", "guesses")}${name}`;
-  }
-
-  /** Marks the edges behind which the picture goes on. */
-  showEdges() {
-    const { scroll } = this;
-    setData(scroll, "right", scroll.scrollWidth - scroll.clientWidth - scroll.scrollLeft > 1);
-    setData(scroll, "down", scroll.scrollHeight - scroll.clientHeight - scroll.scrollTop > 1);
-    // For the keyboard it is a place to go to only where arrows have something to scroll.
-    if (scroll.scrollWidth > scroll.clientWidth || scroll.scrollHeight > scroll.clientHeight) scroll.tabIndex = 0;
-    else scroll.removeAttribute("tabindex");
   }
 }
 

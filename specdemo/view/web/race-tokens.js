@@ -3,7 +3,7 @@
  * of figures.
  *
  * Nothing here asks for the layout while text is added: the area is a column in reverse order, which the browser itself
- * keeps at its end, and older text stands in parts that the browser need not lay out again.
+ * keeps at its end.
  */
 
 const { ARROWS, make, modified, toggle } = window.SpecDemoDom;
@@ -13,8 +13,6 @@ const LEGEND = [
   ["rejected", "drafted, dropped"], ["streamed", "kind not told"],
 ];
 const KEYS = { ...ARROWS, Home: 1, End: -1 };
-/** Tokens after which a part of the text ends, with the next line. */
-const PART = 48;
 
 /**
  * One token. Its kind is shown on its visible characters only: a coloured space at the end of a line would look
@@ -65,7 +63,6 @@ class Area {
     this.places = [];
     this.prompted = false;
     this.waiting = [];
-    this.part = null;
     /** Of each round: its end on the lane's clock, and how many elements and places were before it. */
     this.ends = [];
     this.marked = [];
@@ -115,36 +112,14 @@ class Area {
     for (const element of this.elements.splice(from)) element.remove();
     this.places.length = places;
     this.ends.length = rounds;
-    for (const part of [...this.text.querySelectorAll(".race-part:empty")]) part.remove();
-    this.part = this.text.querySelector(".race-part:last-child");
     if (!this.elements.length && !this.prompted) this.text.remove();
   }
 
   flush() {
     if (!this.waiting.length) return;
-    let some = document.createDocumentFragment();
-    for (const element of this.waiting) {
-      some.append(element);
-      if (!this.endsPart(element, some)) continue;
-      this.current().append(some);
-      this.part = null;
-      some = document.createDocumentFragment();
-    }
-    if (some.firstChild) this.current().append(some);
+    this.text.append(...this.waiting);
     this.waiting = [];
     if (!this.text.parentNode) this.area.append(this.text);
-  }
-
-  current() {
-    this.part ||= make("div", "race-part", this.text);
-    return this.part;
-  }
-
-  /** A part may only end where a line does, or its end would be seen. */
-  endsPart(element, some) {
-    const { kind, text } = records.get(element).token;
-    if (!text.endsWith("\n") || kind === "rejected") return false;
-    return some.childNodes.length + this.current().childNodes.length >= PART;
   }
 
   /** Marks the round that a moment belongs to. @param {?number} seconds  @param {boolean} scroll so that it is seen */
