@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -54,15 +53,10 @@ def race_css() -> str:
 
 
 def plotly_js() -> Path:
-    """Path of Plotly's script in the installed package.
+    """Path of Plotly's script in the installed package."""
+    import plotly  # here, since who only exports figures to a notebook need not wait for it
 
-    Raises:
-        ModuleNotFoundError: Plotly is not installed.
-    """
-    found = find_spec("plotly")
-    if found is None or found.origin is None:
-        raise ModuleNotFoundError("plotly is not installed; run: pip install -r requirements.txt")
-    return Path(found.origin).parent / "package_data" / "plotly.min.js"
+    return Path(plotly.__file__).parent / "package_data" / "plotly.min.js"
 
 
 def fill(template: str, **values: Any) -> str:

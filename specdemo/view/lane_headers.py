@@ -11,6 +11,7 @@ from specdemo.server_record import IN_TURN, LEVELS, ServerRecord
 from specdemo.servers.catalog import label_of, shares_machine
 from specdemo.settings import LLAMA_CPP, Settings
 from specdemo.trace import Trace
+from specdemo.view.progress_text import counted
 
 CLOCK = "client’s clock"
 """Times of such a lane are taken on this machine, when a piece of the answer arrives."""
@@ -45,7 +46,8 @@ def lane_headers(
             served = "server" in header
             header["weights"] = "the server’s weights" if served else f"{weights or 'unquantised'} weights"
             header["detail"] += "" if served else f", {header['weights']}"
-    for header, name in zip(headers, _distinct([h["title"] for h in headers], list(lanes), headers), strict=True):
+    names = _distinct(*([header[part] for header in headers] for part in ("title", "detail")))
+    for header, name in zip(headers, names, strict=True):
         header["title"] = name
     _add_claims(headers, lanes)
     return headers
@@ -79,51 +81,28 @@ def lane_names(headers: Sequence[dict[str, Any]], *places: int) -> list[str]:
     return [f"{header['title']} with {header.get('weights', 'other weights')}" for header in both]
 
 
-def _distinct(titles: list[str], lanes: list[Settings], headers: list[dict[str, Any]]) -> list[str]:
-    """The titles; lanes with the same one say what the others have not, or else their numbers."""
+def _distinct(titles: list[str], details: list[str]) -> list[str]:
+    """The titles; lanes with the same one say what the details of the others have not, or else their numbers."""
     names = list(titles)
     for title in {t for t in titles if titles.count(t) > 1}:
-        alike = [i for i, t in enumerate(titles) if t == title]
-        traits = [_traits(lanes[i], headers[i]) for i in alike]
-        differ = [kind for kind in traits[0] if len({each[kind] for each in traits}) > 1]
-        said = [" ".join([title, ", ".join(each[k] for k in differ if each[k])]).strip() for each in traits]
-        for i, name in zip(alike, said, strict=True):
-            names[i] = name if said.count(name) == 1 else f"{title} {i + 1}"
+        alike = {i: details[i].split(", ") for i, t in enumerate(titles) if t == title}
+        shared = set.intersection(*map(set, alike.values()))
+        own = {i: ", ".join(part for part in parts if part not in shared) for i, parts in alike.items()}
+        for i, said in own.items():
+            names[i] = f"{title} {said}".strip() if [*own.values()].count(said) == 1 else f"{title} {i + 1}"
     return names
-
-
-def _traits(settings: Settings, header: dict[str, Any]) -> dict[str, str]:
-    """What may tell two lanes of one method apart, by kind and as people read it."""
-    drafts = settings.strategy != "autoregressive" and settings.engine != "server"
-    ours = drafts and settings.strategy == "speculative"
-    return {
-        "drafter": DRAFTERS[settings.drafter].label if settings.strategy == "assisted" else "",
-        "gamma": _gamma(settings) if drafts else "",
-        "layers": _layers(settings) if drafts else "",
-        "ngram": f"matches of {settings.lookup_ngram}" if drafts else "",
-        "sure": f"p_min {settings.p_min:g}" if drafts else "",
-        "earlier": f"earlier outputs {'on' if settings.earlier_outputs else 'off'}" if drafts else "",
-        "rule": _rule(settings) if ours else "",
-        "weights": header.get("weights", ""),
-    }
 
 
 def _gamma(settings: Settings) -> str:
     if settings.drafts_trees:
         return f"tree of {settings.tree_nodes}, depth {settings.gamma}"
-    return "adaptive" if settings.adaptive_gamma else f"γ {settings.gamma}"
+    return "adaptive γ" if settings.adaptive_gamma else f"γ {settings.gamma}"
 
 
 def _rule(settings: Settings) -> str:
     return (
         f"top-{settings.accept_top_k}" if settings.acceptance == "top_k" else settings.acceptance.replace("_", " ")
     )
-
-
-def _layers(settings: Settings) -> str:
-    if settings.exit_layer is None:
-        return "first third of the layers"
-    return f"first {settings.exit_layer} layer{'' if settings.exit_layer == 1 else 's'}"
 
 
 def trace_headers(traces: Sequence[Trace]) -> list[dict[str, Any]]:
@@ -152,18 +131,20 @@ def _header(settings: Settings, server: str | None, alone: bool) -> dict[str, An
         return {"title": title, "detail": place, **marks, "server": {"line": line, "notes": []}}
     if plain:
         return {"title": "Plain", "detail": "target only", **marks}
-    spec = DRAFTERS[settings.drafter]
-    gamma = "adaptive γ" if settings.adaptive_gamma else _gamma(settings)
-    gamma += f", p_min {settings.p_min:g}" if settings.p_min else ""
-    if settings.strategy == "assisted":
-        own = "its own γ" if settings.adaptive_gamma else gamma
-        title, detail = "transformers", f"{spec.label}, {own}"
-    else:
-        layers = f"{_layers(settings)}, " if "exit_layer" in spec.reads and settings.exit_layer is not None else ""
-        title = spec.label[:1].upper() + spec.label[1:]
-        detail = f"{layers}{gamma}, {_rule(settings)}"
-    rule = _rule(settings)
-    if settings.strategy == "assisted" or (settings.greedy and settings.acceptance not in ("top_k", "typical")):
+    spec, rule, assisted = DRAFTERS[settings.drafter], _rule(settings), settings.strategy == "assisted"
+    title = "transformers" if assisted else spec.label[:1].upper() + spec.label[1:]
+    layers, ngram = settings.exit_layer, settings.lookup_ngram
+    parts = [
+        spec.label if assisted else "",
+        f"first {counted(layers, 'layer')}" if layers is not None and "exit_layer" in spec.reads else "",
+        "its own γ" if assisted and settings.adaptive_gamma else _gamma(settings),
+        f"p_min {settings.p_min:g}" if settings.p_min else "",
+        "" if assisted else rule,
+        f"matches of {ngram}" if ngram != Settings().lookup_ngram and "lookup_ngram" in spec.reads else "",
+        "no earlier outputs" if not settings.earlier_outputs and "earlier_outputs" in spec.reads else "",
+    ]
+    detail = ", ".join(filter(None, parts))
+    if assisted or (settings.greedy and settings.acceptance not in ("top_k", "typical")):
         rule = "exact" if settings.greedy else "sampling"
     marks |= {"adaptive": settings.adaptive_gamma, "lossy": not settings.lossless, "rule": rule}
     return {"title": title, "detail": detail, **marks}

@@ -90,7 +90,7 @@ class RaceView:
                 complete_header(header, trace, trace.server)
             if (note := engine_note(trace)) is not None:
                 header["detail"] += f", {note}"
-        self.headline = headline(traces, self.lanes, repeats) | {"run": self.run}
+        self.headline = headline(traces, self.lanes, repeats)
         titles = [header["title"] for header in self.lanes]
         self.verdict = verdict(traces, titles) if len(traces) > 1 else None
         broken = any(t.server is not None and t.server.incomplete for t in traces)

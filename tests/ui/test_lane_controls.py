@@ -122,7 +122,7 @@ def test_a_bad_option_names_its_lane(lane: dict[str, Any], message: str) -> None
 def test_lanes_of_one_name_are_told_apart() -> None:
     """Guards the chart's legend and the verdict, which call lanes by title."""
     two = [Settings(gamma=2), Settings(strategy="autoregressive"), Settings(gamma=8, adaptive_gamma=True)]
-    assert [h["title"] for h in lane_headers(two)] == ["Draft model γ 2", "Plain", "Draft model adaptive"]
+    assert [h["title"] for h in lane_headers(two)] == ["Draft model γ 2", "Plain", "Draft model adaptive γ"]
     assert lane_headers(two)[2]["detail"] == "adaptive γ, exact"
     exits = [Settings(drafter="early_exit", exit_layer=layers) for layers in (None, 10, 10)]
     assert [h["title"] for h in lane_headers(exits)][1:] == [

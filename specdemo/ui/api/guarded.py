@@ -45,16 +45,6 @@ class GuardedBlocks(gr.Blocks):
         except Exception as error:
             raise gr.Error(UNREADABLE, print_exception=False) from error
 
-    async def call_function(self, block_fn: Any, *args: Any, **kwargs: Any) -> Any:
-        """As in Gradio; what nobody foresaw is told without its trace, which is for the server's log."""
-        try:
-            return await super().call_function(block_fn, *args, **kwargs)
-        except gr.Error:
-            raise
-        except Exception as error:
-            _log.exception("an event failed")
-            raise gr.Error(UNREADABLE, print_exception=False) from error
-
 
 def _no_choice(component: Any, value: Any) -> bool:
     """Whether a control with choices is sent what no page sends: Gradio takes nothing, and an empty list."""

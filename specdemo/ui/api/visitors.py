@@ -24,7 +24,6 @@ UNREAD_SECONDS = 300.0
 """For which an answer waits, for whoever copies its number by hand from one command to the next."""
 LISTENING_SECONDS = 15.0  # for which nobody need ask to be taken for one who listens
 UPLOADS = 64  # uploads of whose progress something is kept
-PAST_EVENTS = 100  # past events of which Gradio keeps something, for a page of statistics that is not shown here
 _log = logging.getLogger(__name__)
 
 
@@ -124,7 +123,6 @@ class Visitors:
         self._sessions.set_blocks(page)
         self._queue = page._queue
         self._queue.pending_messages_per_session = self._mailboxes
-        self._queue.ANALYTICS_MAX_EVENTS = PAST_EVENTS
         self._queue.ANAYLTICS_CACHE_FREQUENCY = sys.maxsize  # else it makes a table of them after each event
         page.extra_startup_events.append(self._start)
 

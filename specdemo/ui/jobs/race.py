@@ -130,9 +130,9 @@ def _gguf(pairs: Sequence[Pair]) -> GgufPair | None:
 
 @dataclass(frozen=True, slots=True)
 class Repeats:
-    """What was repeated, by its run's name in the race view, and the lanes' tokens a second in each run so far."""
+    """What is repeated, and the lanes' tokens a second in each run so far."""
 
-    run: str
+    job: RepeatJob
     speeds: tuple[tuple[float, ...], ...] = ()
 
 
@@ -140,7 +140,7 @@ class Repeats:
 class RepeatJob(RaceJob):
     """*Repeat ×5*: a race again without its tokens, for its speed-up’s range; results are :class:`Repeats`."""
 
-    run: str
+    value: dict[str, Any]  # of the race view after the race, without its rounds
     repeats: int = REPEATS
 
     noun = "repetition"
@@ -152,7 +152,7 @@ class RepeatJob(RaceJob):
 
     @property
     def first(self) -> Any:
-        return Repeats(self.run)
+        return Repeats(self)
 
     def states(self, pairs: Sequence[Pair], thread: Executor, stop: Event) -> Generator[JobState]:
         """As :meth:`Job.states`; each task of the thread is one run."""
@@ -161,17 +161,17 @@ class RepeatJob(RaceJob):
         with closing(repeat_race(pairs, self.prompt, settings, self.repeats, stop, self.earlier)) as runs:
             while True:
                 text = f"Repeating: run {min(len(done) + 1, self.repeats)} of {self.repeats}…"
-                yield JobState("running", text, len(done) / self.repeats, Repeats(self.run, done))
+                yield JobState("running", text, len(done) / self.repeats, Repeats(self, done))
                 speeds = in_thread(thread, next, runs, None)
                 if speeds is None:
                     break
                 done = (*done, speeds)
         if len(done) == self.repeats:
-            yield JobState("done", result=Repeats(self.run, done))
+            yield JobState("done", result=Repeats(self, done))
             return
         shown = done if len(done) >= FEWEST else ()
         found = f"the range is that of {counted(len(done), 'run')}" if shown else "too few runs for a range"
-        yield JobState("stopped", reason_of(stop, f"Stopped: {found}."), result=Repeats(self.run, shown))
+        yield JobState("stopped", reason_of(stop, f"Stopped: {found}."), result=Repeats(self, shown))
 
 
 def race_job(prompt: str, lanes: Sequence[LaneRequest]) -> RaceJob:
@@ -181,9 +181,9 @@ def race_job(prompt: str, lanes: Sequence[LaneRequest]) -> RaceJob:
     return RaceJob(prompt, tuple(lanes))
 
 
-def repeat_job(race: RaceJob, run: str) -> RepeatJob:
-    """The race again, within the limits; ``run`` names it in the race view. Raises what :func:`race_job` does."""
-    job = RepeatJob(race.prompt, race.lanes, run, earlier=race.earlier)
+def repeat_job(race: RaceJob, value: dict[str, Any]) -> RepeatJob:
+    """The race again, within the limits; ``value`` is the race view's. Raises what :func:`race_job` does."""
+    job = RepeatJob(race.prompt, race.lanes, value, earlier=race.earlier)
     check_runs(len(job.lanes) * job.repeats)
     return job
 

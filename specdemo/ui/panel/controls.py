@@ -109,6 +109,12 @@ class Controls:
         return [n for n, each in self._fields.items() if each.element and each.path[0] not in others]
 
 
+def drawn_by(script: str, root: str, **look: Any) -> gr.HTML:
+    """A component that a script draws, in an element of the class ``root``."""
+    template = f'<div class="{root}"></div>'
+    return gr.HTML(html_template=template, js_on_load=script, apply_default_css=False, padding=False, **look)
+
+
 def updates(names: Iterable[str], values: Mapping[str, Any]) -> list[Any]:
     """Updates of controls, by parameter, to these values of the page, with the choices that they leave."""
     left = {name: choices_left(name, values) for name in names}

@@ -10,14 +10,13 @@ import gradio as gr
 from specdemo.analysis.batch_sizes import LoadReport, SizeReport
 from specdemo.drafters import DRAFTERS, offered_with
 from specdemo.errors import PairError
-from specdemo.runs.load_test import REQUESTS_A_USER
 from specdemo.settings import LLAMA_CPP
 from specdemo.ui.jobs.batch import BatchJob
 from specdemo.ui.jobs.job import JobState, LaneRequest
 from specdemo.ui.jobs.limits import check_prompts
 from specdemo.ui.jobs.measuring import MeasureJob
 from specdemo.ui.jobs.queue import JobRunner
-from specdemo.ui.panel.controls import Controls
+from specdemo.ui.panel.controls import Controls, drawn_by
 from specdemo.ui.state.methods import needs_models
 from specdemo.ui.state.request import PanelRequest, parts_of
 from specdemo.ui.state.state import MOST_REPEATS, MOST_ROWS
@@ -31,10 +30,8 @@ from specdemo.ui.tabs.tab_parts import (
     chosen_prompts,
     connect,
     create_prompt_source,
-    drafts_as,
     state_line,
 )
-from specdemo.view.progress_text import counted
 
 CONNECT = """
 const show = () => window.SpecDemoBatch.mount(element.querySelector(".batch-root")).update(props.value);
@@ -71,21 +68,6 @@ def sizes_job(request: PanelRequest, file: str | None = None) -> MeasureJob:
     return MeasureJob(batch.prompts, batch.lane, times, sizes=sizes, kind="batch").checked()
 
 
-def sizes_plan(request: PanelRequest, job: MeasureJob) -> str:
-    """What that would run."""
-    settings, batches = job.lane.settings, counted(sum(work.times for work in job.work), "batch", "batches")
-    if job.is_load:
-        return (
-            f"{drafts_as(request.drafting_lane(), settings)} {', '.join(map(str, job.sizes))} users send "
-            f"{REQUESTS_A_USER * max(job.sizes)} requests of at most {counted(settings.max_new_tokens, 'token')}, "
-            f"to plain and to speculative decoding, {counted(job.repeats, 'time')}."
-        )
-    return (
-        f"{drafts_as(request.drafting_lane(), settings)} {batches} of {', '.join(map(str, job.sizes))} rows, "
-        f"plain and drafted, each row of at most {counted(settings.max_new_tokens, 'token')}."
-    )
-
-
 def create_batch_tab(controls: Controls, runner: JobRunner) -> Start:
     """Build the tab in the current layout; returns what its main button starts."""
     with gr.Column(elem_id="batch", elem_classes="measuring"):
@@ -103,14 +85,7 @@ def create_batch_tab(controls: Controls, runner: JobRunner) -> Start:
         note = gr.HTML(value=None, padding=False, elem_classes="measuring-note", elem_id="batch-drafts")
         run = gr.Button("Watch one batch, row by row", size="sm", elem_id="batch-run", min_width=130, scale=0)
         status = gr.HTML(value=None, padding=False, elem_id="batch-status")
-        view = gr.HTML(
-            value=None,
-            html_template='<div class="batch-root"></div>',
-            js_on_load=CONNECT,
-            apply_default_css=False,
-            padding=False,
-            elem_id="batch-view",
-        )
+        view = drawn_by(CONNECT, "batch-root", value=None, elem_id="batch-view")
         results, load = create_results(SizeReport), create_results(LoadReport)
     show_example(results)
 
@@ -130,7 +105,7 @@ def create_batch_tab(controls: Controls, runner: JobRunner) -> Start:
             yield {**update, view: None} if results.area in update or load.area in update else update
 
     measure = controls.starts["batch"]
-    sizes = Start(measure, sizes_job, show_measured, [file], note=note, plan=sizes_plan)
+    sizes = Start(measure, sizes_job, show_measured, [file], note=note)
     starts = [Start(run, batch_job, show_batch, [file]), sizes]
     connect(runner, controls, "batch", starts, [status, view, *results.outputs(), *load.outputs()])
     return sizes

@@ -24,7 +24,6 @@ from specdemo.ui.state.state import CUSTOM, DISTRIBUTION, GREEDY, PANEL, PageSta
 from specdemo.ui.tabs.examples import EXAMPLE, example_certificate
 from specdemo.ui.tabs.tab_parts import Start, Updates, chosen_prompts, connect, create_prompt_source
 from specdemo.view.losslessness_view import render
-from specdemo.view.progress_text import counted
 
 INTRODUCTION = {
     DISTRIBUTION: "Many short runs of it and of plain decoding continue one prompt, until a test can tell the two "
@@ -72,29 +71,12 @@ def create_losslessness_tab(controls: Controls, runner: JobRunner) -> Start:
                 yield {**shown, save: gr.update(value=str(file), visible=True)}
 
     check = controls.starts["losslessness"]
-    start = Start(check, check_job, show, [file], note=note, plan=check_plan)
+    start = Start(check, check_job, show, [file], note=note)
     connect(runner, controls, "losslessness", [start], [view, save])
     pair, target = controls["pair"], controls["target"]
     fitting = [introduction, temperature, runs, tokens, rule, drafter, of_prompts]
     gr.on([pair.change, mode.change, target.change], _shown, [mode, pair, target], fitting, **UNQUEUED)
     return start
-
-
-def check_plan(request: PanelRequest, job: CheckJob) -> str:
-    """What the check would run."""
-    taken = f"γ {job.settings.gamma} is lane {request.drafting_lane().number}’s."
-    if job.deployed:
-        count = sum(work.times for work in job.work)
-        length = job.settings.max_new_tokens if job.settings.greedy else job.tokens
-        runs, tokens = counted(count, "run"), counted(length, "token")
-        return (
-            f"{runs} of at most {tokens} of {counted(len(job.prompts), 'prompt')}, half of them by the baseline."
-        )
-    if job.settings.greedy:
-        return f"{taken} One run of at most {counted(job.settings.max_new_tokens, 'token')}."
-    runs, tokens = counted(2 * job.runs, "run"), counted(job.tokens, "token")
-    story = f" They continue “{PROMPT}”, unless you choose a prompt." if job.prompts == (PROMPT,) else ""
-    return f"{taken} {runs} of at most {tokens}, half of them plain.{story}"
 
 
 def check_job(request: PanelRequest, file: str | None = None) -> CheckJob:

@@ -18,7 +18,7 @@ from specdemo.ui.jobs.queue import JobRunner
 from specdemo.ui.jobs.race import RaceJob, RepeatJob, race_job, race_value, repeat_job
 from specdemo.ui.jobs.session_recordings import RoundStreams, SessionRecordings
 from specdemo.ui.links import link_of
-from specdemo.ui.panel.controls import UNQUEUED, Controls
+from specdemo.ui.panel.controls import UNQUEUED, Controls, drawn_by
 from specdemo.ui.panel.pair_card import PairLoading
 from specdemo.ui.state.request import PanelRequest
 from specdemo.ui.state.state import of_lanes
@@ -34,10 +34,6 @@ const stage = window.SpecDemoStage.mount(element.querySelector(".race-root"));
 const receive = () => stage.receive(props.value, server.fetch);
 watch("value", receive);
 receive();
-"""
-# The headline of a race that was repeated; small, so that the race's own value is not sent again.
-REPEATED = """
-watch("value", () => { if (props.value) window.SpecDemoHeadline.repeated(props.value); });
 """
 OTHER_GAMMA = "() => window.SpecDemoPanel.gammas(Number(document.querySelector('[data-role=gamma]').value))"
 RUN = "() => { document.getElementById('run').click(); }"
@@ -65,24 +61,14 @@ def create_race_tab(
     def fetch(asked: list[Any]) -> Response:
         return streams.fetch(asked)
 
-    view = gr.HTML(
-        value=idle_value([lane.settings for lane in chosen]),
-        html_template='<div class="race-root"></div>',
-        js_on_load=CONNECT,
-        server_functions=[fetch],
-        apply_default_css=False,
-        padding=False,
-        elem_id="race",
-    )
+    first = idle_value([lane.settings for lane in chosen])
+    view = drawn_by(CONNECT, "race-root", value=first, server_functions=[fetch], elem_id="race")
     recordings, signals = SessionRecordings(limits().kept), controls.signals
     panel = RecordingsPanel(view, recordings, signals, streams)
 
-    repeated = gr.HTML(
-        value=None, html_template="", js_on_load=REPEATED, visible="hidden", elem_id="race-repeated"
-    )
     # Pressed by the view.
     again, gamma = (gr.Button(visible="hidden", elem_id=f"race-{name}") for name in ("repeat", "again-gamma"))
-    last = gr.State()  # what ran last, as (its job, the name of its run in the view)
+    last = gr.State()  # what ran last, as (its job, its value in the view)
 
     def keep(session: str, recording: Recording) -> None:
         if signals.running(session, "race"):  # else the visitor left meanwhile
@@ -102,28 +88,30 @@ def create_race_tab(
             if state.ended and state.result is not None and state.result.recording is not None:
                 keep(session, state.result.recording)
                 paces.learn_race(state.result.recording.traces)
-                updates[last] = (state.result.job, state.result.value["run"])
+                updates[last] = (state.result.job, updates[view])
             yield updates
 
     def begin(session: str) -> Updates:
         recordings.leave_current(session)
         return {panel.saves: gr.update(visible=False)}
 
-    def job_again(ran: tuple[RaceJob | None, str] | None) -> RepeatJob:
+    def job_again(ran: tuple[RaceJob | None, dict[str, Any]] | None) -> RepeatJob:
         if ran is None or ran[0] is None:
             raise SpecDemoError("There is no race to repeat; press Run first.")
         return repeat_job(ran[0], ran[1])
 
     def show_again(states: Iterator[JobState], session: str) -> Iterator[Updates]:
         for state in states:
-            said, found = None, state.result
-            recording = recordings.get(session) if state.ended and found and found.speeds else None
+            if state.result is None:  # it has not begun
+                yield {}
+                continue
+            job, speeds = state.result.job, state.result.speeds
+            value = job.value | {"repeating": {"message": state.message, "over": state.ended}}
+            recording = recordings.get(session) if state.ended and speeds else None
             if recording is not None:
-                recording = replace(recording, repeats=found.speeds)
-                keep(session, recording)
-                said = headline(recording.traces, trace_headers(recording.traces), recording.repeats)
-            run = found and found.run
-            yield {repeated: {"run": run, "phase": state.phase, "message": state.message, "headline": said}}
+                keep(session, replace(recording, repeats=speeds))
+                value["headline"] = headline(recording.traces, trace_headers(recording.traces), speeds)
+            yield {view: value, last: (job, value)}
 
     def end(session: str) -> Updates:
         visible = recordings.has(session)
@@ -141,7 +129,7 @@ def create_race_tab(
         Start(controls.starts["race"], job, show, begin=begin, of_visit=of_visit),
         Start(again, job_again, show_again, [last], of_page=False),
     ]
-    outputs = [view, repeated, last]
+    outputs = [view, last]
     connect(runner, controls, "race", starts, outputs, more=[panel.saves, panel.history], end=end)
     gammas = controls.named(of_lanes("gamma"))
     gamma.click(None, None, gammas, js=OTHER_GAMMA, **UNQUEUED).then(None, None, None, js=RUN, **UNQUEUED)

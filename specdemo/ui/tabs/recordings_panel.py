@@ -17,7 +17,7 @@ from specdemo.models.request import ASSETS
 from specdemo.recording import Recording
 from specdemo.ui.jobs.session_recordings import GONE, RoundStreams, SessionRecordings
 from specdemo.ui.jobs.worker import StopSignals
-from specdemo.ui.panel.controls import UNSEEN
+from specdemo.ui.panel.controls import UNSEEN, drawn_by
 from specdemo.view.export import replay_parts, rounds_csv, tokens_csv
 from specdemo.view.lane_headers import trace_headers
 from specdemo.view.race_value import replay_value
@@ -90,14 +90,7 @@ class RecordingsPanel:
     ) -> None:
         self._view, self._recordings, self._signals, self._streams = view, recordings, signals, streams
         self._create_saves()
-        self.history = gr.HTML(
-            value=None,
-            html_template='<div class="history"></div>',
-            js_on_load=HISTORY,
-            apply_default_css=False,
-            padding=False,
-            elem_id="history",
-        )
+        self.history = drawn_by(HISTORY, "history", value=None, elem_id="history")
         with gr.Column(elem_id="recordings"):
             gr.HTML(
                 "<h3>Recordings</h3><p>Runs of the builtin pair as they were measured; they need no models.</p>",

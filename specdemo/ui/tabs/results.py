@@ -102,7 +102,9 @@ class Results:
         """A report in its components, all but the files."""
         figure, slow, sentence = _headline(report)
         doubt = " data-doubt" if report.noisy else ""
-        large = f"<strong{doubt or ' data-slow' * slow}>{figure}</strong>" if figure else ""
+        trend = doubt or ' data-trend="even"' * slow
+        large = f'<strong class="race-speedup"{trend}>{figure}</strong>' if figure else ""
+        text = f'{large}<p class="race-claim race-comparison"{doubt}>{escape(sentence)}</p>'
         # Of a server's one γ there is no figure.
         over_gamma = report.server is None or isinstance(report, LoadReport)
         drawn = zip(self.plots, FIGURES[self.kind], strict=True) if over_gamma else ()
@@ -110,7 +112,7 @@ class Results:
         able = [engine for engine, text in lines.items() if not all(t.startswith("#") for t in text.splitlines())]
         return {
             self.area: gr.update(visible=True),
-            self.headline: f"{large}<p{doubt}>{escape(sentence)}</p>",
+            self.headline: f'<div class="specdemo-race specdemo-batch"><div class="race-hero">{text}</div></div>',
             self.table: report_table(report),
             self.known: True,
             self.files: gr.update(visible=False),

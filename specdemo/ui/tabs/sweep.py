@@ -10,7 +10,7 @@ import gradio as gr
 from specdemo.analysis.advice import AdviceReport
 from specdemo.analysis.sweep_report import SweepReport
 from specdemo.errors import SettingsError
-from specdemo.settings import ACCEPTANCE_RULES, MAX_GAMMA, Settings
+from specdemo.settings import MAX_GAMMA, Settings
 from specdemo.ui.jobs.job import LaneRequest
 from specdemo.ui.jobs.measuring import MeasureJob
 from specdemo.ui.jobs.queue import JobRunner
@@ -27,9 +27,7 @@ from specdemo.ui.tabs.tab_parts import (
     chosen_prompts,
     connect,
     create_prompt_source,
-    drafts_as,
 )
-from specdemo.view.progress_text import counted
 
 LEADS = {
     GAMMAS: "<p>How many tokens should be drafted in a round? Every γ is measured against plain decoding.</p>",
@@ -62,16 +60,6 @@ def setting_job(request: PanelRequest, file: str | None = None) -> MeasureJob:
     return MeasureJob(prompts, lane, bounded("repeats", tab.repeats, MOST_REPEATS), gammas).checked()
 
 
-def setting_plan(request: PanelRequest, job: MeasureJob) -> str:
-    if job.budget is not None:
-        rule, prompts = ACCEPTANCE_RULES[job.lane.settings.acceptance], counted(len(job.prompts), "prompt")
-        return f"Tries every method on {prompts}, {rule}, for about {job.budget:g}\u00a0s."
-    runs, tokens = counted(sum(work.times for work in job.work), "run"), job.lane.settings.max_new_tokens
-    drafted = "with every γ" if job.gammas else "speculative"
-    text = f"{runs} of at most {counted(tokens, 'token')}, plain and {drafted}."
-    return f"{drafts_as(request.drafting_lane(), job.lane.settings)} {text}"
-
-
 def create_sweep_tab(controls: Controls, runner: JobRunner) -> Start:
     """Build the tab in the current layout; returns what its button starts."""
     with gr.Column(elem_id="sweep", elem_classes="measuring"):
@@ -101,7 +89,7 @@ def create_sweep_tab(controls: Controls, runner: JobRunner) -> Start:
 
     show = show_measurement(status, [results, advice], offer)
     outputs = [status, *results.outputs(), *advice.outputs(), use, offer.settings]
-    start = Start(controls.starts["sweep"], setting_job, show, [file], note=note, plan=setting_plan)
+    start = Start(controls.starts["sweep"], setting_job, show, [file], note=note)
     connect(runner, controls, "sweep", [start], outputs)
     methods = controls.methods
     options = [parameter_of(f"lane{lane}", field) for lane in range(1, len(methods) + 1) for field in OPTIONS]

@@ -15,18 +15,20 @@ import gradio as gr
 
 from specdemo.drafters import DRAFTERS
 from specdemo.errors import PromptError, SettingsError, SpecDemoError
+from specdemo.losslessness.certify import PROMPT
 from specdemo.runs.prompts import LARGEST_FILE, MOST_PROMPTS, by_domain, prompt_lines, read_with_kinds
 from specdemo.servers.catalog import label_of
 from specdemo.settings import ACCEPTANCE_RULES, Settings
 from specdemo.ui.jobs.job import WAITING, Job, JobState, Paces
 from specdemo.ui.jobs.limits import limits
+from specdemo.ui.jobs.losslessness import CheckJob
 from specdemo.ui.jobs.measuring import MeasureJob
 from specdemo.ui.jobs.queue import JobRunner, visitor_of
 from specdemo.ui.panel.controls import UNQUEUED, UNSEEN, Controls
 from specdemo.ui.panel.first_pair import expected
-from specdemo.ui.state.request import PanelLane, PanelRequest, whole
+from specdemo.ui.state.request import PanelRequest, whole
 from specdemo.ui.state.state import DOMAINS, OWN, PANEL, TABS, Batch, Losslessness, Sweep, in_page_words
-from specdemo.view.progress_text import duration
+from specdemo.view.progress_text import counted, duration
 
 REFUSED = JobState("error", "This did not begin: the page’s lower edge says why.")
 Updates = dict[Any, Any]
@@ -50,7 +52,6 @@ class Start:
     # what else changes as it begins, for the visitor's session
     begin: Callable[[str], Updates] = lambda session: {}
     note: gr.HTML | None = None  # says before it starts what it will do
-    plan: Callable[[PanelRequest, Any], str] = lambda request, job: ""  # that, as a sentence
 
 
 def connect(
@@ -255,8 +256,8 @@ def _note(start: Start, request: PanelRequest, has_file: bool, paces: Paces) -> 
     if has_file:
         return "<p>The prompts of a file are counted when it starts.</p>"
     try:
-        job = start.job(request)
-        text = start.plan(request, job)
+        job: Any = start.job(request)
+        text = plan(request, job)
     except SpecDemoError as error:
         return _refused(error)
     return f"<p>{escape(text)} {escape(_time(job, paces))}</p>"
@@ -278,12 +279,28 @@ def _time(job: Job, paces: Paces) -> str:
     return f"They take about {duration(seconds)}.{over}"
 
 
-def drafts_as(lane: PanelLane, settings: Settings) -> str:
-    """Which lane of the panel a measurement takes its settings from, in batches perhaps with another drafter."""
+def plan(request: PanelRequest, job: MeasureJob | CheckJob) -> str:
+    """What a job would run, and from which lane of the panel it takes its settings."""
+    settings, work, lane = job.lane.settings, job.work, request.drafting_lane()
+    if isinstance(job, MeasureJob) and job.budget is not None:
+        rule, prompts = ACCEPTANCE_RULES[settings.acceptance], counted(len(job.prompts), "prompt")
+        return f"Tries every method on {prompts}, {rule}, for about {job.budget:g}\u00a0s."
     warmth = "greedy" if settings.greedy else f"temperature {settings.temperature:g}"
     if settings.server is not None:
-        return f"Measures {label_of(settings.server)} as it was started, {warmth}: its γ is its own."
-    how, own = DRAFTERS[settings.drafter].label, DRAFTERS[lane.settings.drafter].label
-    how += "" if how == own else f" ({own} has no batch)"
-    rule = ACCEPTANCE_RULES[settings.acceptance]
-    return f"Drafts as lane {lane.number} of the panel does: {how}, {rule}, {warmth}."
+        how = f"Measures {label_of(settings.server)} as it was started, {warmth}: its γ is its own."
+    elif isinstance(job, CheckJob):
+        how = f"γ {settings.gamma} is lane {lane.number}’s."
+    else:
+        drafter, own = DRAFTERS[settings.drafter].label, DRAFTERS[lane.settings.drafter].label
+        drafter += "" if drafter == own else f" ({own} has no batch)"
+        rule = ACCEPTANCE_RULES[settings.acceptance]
+        how = f"Drafts as lane {lane.number} of the panel does: {drafter}, {rule}, {warmth}."
+    sizes = ", ".join(map(str, job.sizes)) if isinstance(job, MeasureJob) else ""
+    load = isinstance(job, MeasureJob) and job.is_load
+    each = [(w.times * (w.rows if load else 1), w.settings.strategy == "autoregressive") for w in work]
+    plain = sum(times for times, is_plain in each if is_plain)
+    made = counted(sum(times for times, _ in each), "request" if load else "run")
+    made += f" by {sizes} users" if load else f" of {sizes} rows" * bool(sizes)
+    made += f" of at most {counted(work[-1].settings.max_new_tokens, 'token')}"
+    story = f" They continue “{PROMPT}”, unless you choose a prompt." if [*job.prompts] == [PROMPT] else ""
+    return f"{how} {made}{f', {plain:,} of them plain' * bool(plain)}.{story}"

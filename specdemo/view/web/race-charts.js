@@ -1,10 +1,10 @@
 /*
- * The charts of the race view: tokens, or tokens per second, by lane and on the lane's own clock; and, once a run is
- * over, where every lane's time went. Every chart of the page can be saved as an image.
+ * The charts of the race view: tokens by lane and on the lane's own clock; and, once a run is over, where every lane's
+ * time went. Every chart of the page can be saved as an image.
  * Plotly may arrive later than all else, after a short run has ended.
  */
 
-const { button, cardHead, make, setText, sum } = window.SpecDemoDom;
+const { cardHead, make, setText, sum } = window.SpecDemoDom;
 
 /** Milliseconds after which to look again whether Plotly has arrived. */
 const LATE = 200;
@@ -104,8 +104,6 @@ class Plot {
 
 // ---- tokens by time ------------------------------------------------------------------------------------------
 
-/** Lane seconds over which a speed averages; long enough to even out rounds of 1 and of γ+1 tokens. */
-const WINDOW = 0.4;
 /** Lane seconds between two points, and the points of a line at most: a longer run has them further apart. */
 const STEP = 0.05;
 const MOST_POINTS = 300;
@@ -115,30 +113,18 @@ const MOST_POINTS = 300;
  */
 const PAUSE = 250;
 const SHARE = 8;
-const FORMS = {
-  tokens: { name: "tokens", title: "Tokens by time", hover: "%{y:.0f} tokens" },
-  rate: { name: "tokens/s", title: "Tokens per second", hover: "%{y:.0f} tok/s" },
-};
 
-/**
- * The line of one lane: lane clock, and tokens or tokens per second. Speed is measured between the ends of two
- * rounds, since all tokens of a round appear at its end.
- *
- * @param {Round[]} rounds of the lane; a server's pieces of text are not counted
- */
-function lineOf(rounds, form) {
+/** The line of one lane: its clock, and its tokens until then. A server's pieces of text are not counted. */
+function lineOf(rounds) {
   const line = { x: [], y: [] };
+  if (rounds.some((round) => round.pieces)) return line;
+  const step = Math.max(STEP, (rounds.at(-1)?.seconds || 0) / MOST_POINTS);
   let output = 0;
-  /** Of the rounds' ends: lane clock, and tokens of the output until then. */
-  const ends = rounds.some((round) => round.pieces) ? [] : rounds.map((round) => [round.seconds, output += round.kept]);
-  const step = Math.max(STEP, (ends.at(-1)?.[0] || 0) / MOST_POINTS);
-  let oldest = 0;
-  ends.forEach(([clock, tokens], i) => {
-    if (i && i < ends.length - 1 && clock - line.x.at(-1) < step - 1e-9) return;
-    while (oldest + 2 <= i && ends[oldest + 1][0] <= clock - WINDOW) oldest++;
-    const [from, before] = ends[oldest];
-    line.x.push(clock);
-    line.y.push(form === "tokens" ? tokens : clock > from ? (tokens - before) / (clock - from) : null);
+  rounds.forEach(({ seconds, kept }, i) => {
+    output += kept;
+    if (i && i < rounds.length - 1 && seconds - line.x.at(-1) < step - 1e-9) return;
+    line.x.push(seconds);
+    line.y.push(output);
   });
   return line;
 }
@@ -155,10 +141,7 @@ class TokenChart extends Plot {
   constructor(parent) {
     super(parent, "race-chart", "chart");
     this.seen = true;
-    const group = make("div", "race-forms", null, null, { role: "group", "aria-label": "What the chart shows" });
-    this.title.after(group);
-    this.buttons = Object.keys(FORMS).map((form) => button(group, "", FORMS[form].name, () => this.show(form), { "data-form": form }));
-    this.show("tokens");
+    setText(this.title, "Tokens by time");
     new IntersectionObserver((entries) => {
       this.seen = entries.at(-1).isIntersecting;
       if (this.seen) this.grow();
@@ -167,13 +150,6 @@ class TokenChart extends Plot {
 
   get ready() {
     return this.seen || this.over;
-  }
-
-  show(form) {
-    this.form = form;
-    setText(this.title, FORMS[form].title);
-    for (const each of this.buttons) each.setAttribute("aria-pressed", each.dataset.form === form);
-    this.schedule();
   }
 
   /** @param {{spec: LaneSpec, rounds: Round[], series: number}[]} lanes whose rounds are drawn from now on */
@@ -200,10 +176,10 @@ class TokenChart extends Plot {
   }
 
   traces(colours) {
-    this.points = this.lanes.map(({ rounds }) => lineOf(rounds, this.form));
+    this.points = this.lanes.map(({ rounds }) => lineOf(rounds));
     const colourOf = (i) => colours[SERIES[this.lanes[i].series]];
     const lines = this.points.map((line, i) => ({
-      type: "scatter", mode: "lines", name: literal(this.lanes[i].spec.title), ...line, hovertemplate: FORMS[this.form].hover,
+      type: "scatter", mode: "lines", name: literal(this.lanes[i].spec.title), ...line, hovertemplate: "%{y:.0f} tokens",
       line: { color: colourOf(i), ...(this.lanes[i].series ? { dash: "solid", width: 2.5 } : { dash: "5px,4px", width: 2 }) },
     }));
     const heads = this.points.map(({ x, y }, i) => ({
@@ -359,23 +335,13 @@ const HEAD = 64;
 const LEAST_WIDTH = 640;
 const FONT = "system-ui, -apple-system, Segoe UI, Roboto, sans-serif";
 
-/** The colour of the nearest background that is not transparent. */
-function backgroundOf(element) {
-  for (let e = element; e; e = e.parentElement) {
-    const colour = getComputedStyle(e).backgroundColor;
-    if (!/^(transparent|rgba\(.*, 0\))$/.test(colour)) return colour;
-  }
-  return "#ffffff";
-}
-
 /** A figure for use outside the page: with a title, a legend and a background. */
-function standalone({ data, layout }, ink, ground, title) {
-  const axes = Object.fromEntries(Object.entries(layout).filter(([name]) => /^[xy]axis\d*$/.test(name))
-    .map(([name, each]) => [name, { ...each, color: ink, tickfont: { ...each.tickfont, color: ink } }]));
+function standalone({ data, layout }, title) {
+  const { color: ink, backgroundColor: ground } = getComputedStyle(document.body);
   return {
     data: data.map((trace) => (trace.name ? trace : { ...trace, showlegend: false })),
     layout: {
-      ...layout, ...axes, width: undefined, height: undefined, paper_bgcolor: ground, plot_bgcolor: ground,
+      ...layout, width: undefined, height: undefined, paper_bgcolor: ground, plot_bgcolor: ground,
       margin: { ...layout.margin, t: (layout.margin?.t || 0) + HEAD },
       font: { ...layout.font, color: ink },
       title: { text: literal(title), x: 0, xref: "paper", xanchor: "left", y: 1, yref: "container", yanchor: "top",
@@ -393,7 +359,7 @@ document.addEventListener("click", (event) => {
   if (!plot?.data?.length) return;
   const title = card.querySelector("h3").textContent;
   const name = title.toLowerCase().replace(/γ/g, "gamma").replace(/[^a-z0-9]+/g, "-").replace(/^-+|-+$/g, "");
-  window.Plotly.downloadImage(standalone(plot, getComputedStyle(plot).color, backgroundOf(plot), title), {
+  window.Plotly.downloadImage(standalone(plot, title), {
     format: "png", scale: SCALE, width: Math.max(plot.clientWidth, LEAST_WIDTH), height: plot.clientHeight + HEAD,
     filename: `specdemo-${name}`,
   });

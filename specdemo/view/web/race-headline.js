@@ -5,8 +5,7 @@
  *
  * @typedef {{baseline: number, bounded: boolean, lane: string, faster: string, slower: string, even: string}} Claims  of a lane: which
  *   other it is compared with, its name, and what is said of its speed
- * @typedef {{run: string, lane: string, figure: string, trend: string, text: string, detail: string, doubt: ?string}} Headline
- * @typedef {{run: ?string, phase: string, message: string, headline: ?Headline}} Repeated
+ * @typedef {{lane: string, figure: string, trend: string, text: string, detail: string, doubt: ?string}} Headline
  */
 
 const HERO_FORMULA = "tokens/s of the lane named / tokens/s of what it is compared with, both measured in this run";
@@ -21,10 +20,6 @@ const { level, settled } = window.SpecDemoShared;
 
 const formatSpeed = (rate) => rate.toFixed(rate < 99.95 ? 1 : 0);
 const formatRatio = (ratio) => ratio.toFixed(ratio < 0.995 ? 2 : ratio < 9.95 ? 1 : 0) + "×";
-
-/** The repetitions of runs, by the name of the run. A run that is played again has the same. */
-const repetitions = new Map();
-const heroes = new Set();
 
 /** A lane's speed over another's; over a plain one's that is alike at most what its rounds allow. */
 function speedRatio(lane, base) {
@@ -65,16 +60,12 @@ class Hero {
     const repeat = () => document.querySelector("#race-repeat")?.click();
     this.again = button(row, "race-repeat", "Repeat ×5", repeat, { "data-role": "repeat", title: REPEAT_HINT });
     this.repeating = make("span", "", row, null, { "data-role": "repeating", role: "status" });
-    heroes.add(this);
   }
 
   /** @param {?Object} value of the race view  @param {Object[]} lanes of the view, with what they counted */
   show(value, phase, lanes) {
-    [this.value, this.phase, this.lanes] = [value, phase, lanes];
     const over = OVER.has(phase);
-    const said = over ? value?.headline : null;
-    const repeated = said ? repetitions.get(said.run) : null;
-    const result = repeated?.headline || said || (value && !over ? live(lanes) : null);
+    const result = over ? value?.headline : value && live(lanes);
     setText(this.lane, result?.lane ? `${result.lane}:` : "");
     setText(this.speedup, result?.figure || "");
     setData(this.speedup, "trend", result?.trend);
@@ -84,28 +75,12 @@ class Hero {
     this.doubt.show("doubt", "!", result?.doubt);
     this.verdict.showVerdict(value?.verdict);
     this.message.show(phase, MESSAGE_ICONS[phase], value?.message);
-    this.showRepetition(said, phase, repeated);
-  }
-
-  /** The button under a run of this page that came to its end, or how far its repetition is. */
-  showRepetition(said, phase, repeated) {
-    const possible = phase === "done" && said?.trend && !this.value.replay && document.querySelector("#race-repeat");
-    const under = repeated && !OVER.has(repeated.phase);
-    this.again.parentNode.hidden = !possible || this.lanes.length < 2;
-    this.again.hidden = Boolean(under);
-    setText(this.repeating, repeated?.message || "");
+    // The button under a run of this page that came to its end, or how far its repetition is.
+    const possible = phase === "done" && result?.trend && !value.replay && document.querySelector("#race-repeat");
+    this.again.parentNode.hidden = !possible || lanes.length < 2;
+    this.again.hidden = value?.repeating?.over === false;
+    setText(this.repeating, value?.repeating?.message || "");
   }
 }
 
-/** Takes how far a repetition is; one whose run is not yet known is of the run that is shown. @param {Repeated} state */
-function repeated(state) {
-  for (const hero of heroes) {
-    const run = state.run || hero.value?.headline?.run;
-    if (!run) continue;
-    const before = repetitions.get(run);
-    repetitions.set(run, { ...state, headline: state.headline || before?.headline });
-    if (hero.value) hero.show(hero.value, hero.phase, hero.lanes);
-  }
-}
-
-window.SpecDemoHeadline = { Hero, repeated, formatSpeed, formatRatio, speedRatio };
+window.SpecDemoHeadline = { Hero, formatSpeed, formatRatio, speedRatio };

@@ -165,10 +165,13 @@ class Player {
     return true;
   }
 
-  /** Has more rounds of the held run: a person can step to them, but nothing moves by itself. */
+  /** Has more rounds of the held run, or a new headline: a person can step to them, but nothing moves by itself. */
   grow(known) {
     this.showBar();
-    if (known) return;
+    if (known) {
+      this.render();
+      return;
+    }
     this.shown = null; // its rounds were sent anew, now that the server has reported them
     this.moveTo(this.clock);
   }
