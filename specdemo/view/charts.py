@@ -21,9 +21,7 @@ from specdemo.view.progress_text import counted
 
 HERO = "#7468ee"
 PLAIN = "#858593"
-PHASES = (("draft", "#d08a1e"), ("verify", "#7468ee"), ("other", "#858593"))
 HEIGHT = 330
-EDGE = "rgba(133,133,147,.45)"
 BASELINE = {"color": PLAIN, "dash": "dash", "width": 1.5}
 MOST_IN_FOREST = 16
 DASHED = "Dashed: over the runs on these prompts; there are too few prompts to speak of others."
@@ -34,8 +32,6 @@ CAPTIONS = {
     "speedup": "Measured: plain seconds a token / speculative seconds a token, median of the repeats, of an even "
     "number the lower middle; bars from the worst to the best. Predicted: Σ τ(d) / Σ (d·c + v(d) + o) over the "
     "rounds’ drafted lengths d, from acceptance by position and median costs c, v and o.",
-    "accepted": "The number in a bar is how many drafted tokens were kept; its height is the share of rounds "
-    "that kept so many: rounds with i kept / rounds.",
     "plot": "Speed-up: tokens a second with drafts / without, of all together, median of the repeats; bars from "
     "the worst to the best. Below the dashed line drafting is slower. A target step does more the more rows or "
     "users it serves, so checking γ more tokens of each stops being nearly free.",
@@ -45,7 +41,6 @@ CAPTIONS = {
     "from the slowest repeat to the fastest.",
     "ttft": "From a request to its first token, the wait for a free slot included: medians and bars as above.",
     "kept": "Acceptance rate: Σ accepted / Σ drafted, over all requests and repeats.",
-    "time": "Mean time of a round: γ draft steps, one target forward over γ + 1 tokens, and everything else.",
 }
 
 
@@ -90,49 +85,6 @@ def speedup_figure(report: SweepReport) -> go.Figure:
     figure.add_hline(1, line=BASELINE)
     _dress_by_gamma(figure, report, legend=True)
     figure.update_yaxes(title_text="speed-up", ticksuffix="×", rangemode="tozero")
-    return figure
-
-
-def accepted_figure(report: SweepReport) -> go.Figure:
-    """Share of rounds by accepted tokens, stacked, by γ; one hue, deeper with more of them, reads as an order."""
-    rows = _decoded(report)
-    longest = max((row.gamma or 0 for row in rows), default=0)
-    figure = go.Figure()
-    for accepted in range(longest + 1):
-        able = [row for row in rows if (row.gamma or 0) >= accepted]
-        kept = f"{accepted} kept in %{{y:.0%}}: %{{customdata[0]:,}} of %{{customdata[1]:,}} rounds<extra></extra>"
-        colour = f"rgba(116,104,238,{0.12 + 0.7 * accepted / max(longest, 1):.2f})"
-        written = {"text": str(accepted), "textposition": "inside", "insidetextanchor": "middle", "textangle": 0}
-        figure.add_bar(
-            x=[row.gamma for row in able],
-            y=[row.accepted_histogram[accepted] / (row.rounds or 1) for row in able],
-            customdata=[[row.accepted_histogram[accepted], row.rounds] for row in able],
-            name=str(accepted),
-            marker={"color": colour, "line": {"width": 1, "color": EDGE}},
-            hovertemplate=kept,
-            **written,
-        )
-    _dress_by_gamma(figure, report)
-    figure.update_layout(barmode="stack", bargap=0.3, uniformtext={"minsize": 10, "mode": "hide"})
-    figure.update_yaxes(title_text="share of rounds", tickformat=".0%", range=[0, 1], showgrid=False)
-    return figure
-
-
-def time_figure(report: SweepReport) -> go.Figure:
-    """Milliseconds of a round by phase, stacked, by γ."""
-    rows = _decoded(report)
-    figure = go.Figure()
-    for phase, colour in PHASES:
-        figure.add_bar(
-            x=[row.gamma for row in rows],
-            y=[1000 * getattr(row, f"{phase}_seconds") for row in rows],
-            name=phase,
-            marker={"color": colour, "line": {"width": 0}},
-            hovertemplate=f"{phase} %{{y:.1f}} ms<extra></extra>",
-        )
-    _dress_by_gamma(figure, report, legend=True)
-    figure.update_layout(barmode="stack", bargap=0.3)
-    figure.update_yaxes(title_text="ms a round", rangemode="tozero")
     return figure
 
 

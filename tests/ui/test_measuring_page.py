@@ -69,7 +69,7 @@ def test_a_sweep_shows_its_advice_figures_table_and_files(page: Page) -> None:
     assert re.search(
         r"Draft [23] tokens a round \(γ = [23]\): \d\.\d\d× as fast|Do not speculate|is open", headline
     )
-    for figure in ("speed", "speedup", "accepted", "time"):
+    for figure in ("speed", "speedup"):
         series = points(page, figure)
         assert series, figure
         assert {x for xs in series for x in xs} <= {2, 3}, figure

@@ -38,8 +38,6 @@ FIGURES: Mapping[type[Report], Sequence[tuple[str, str, Callable[[Any], Any]]]] 
     SweepReport: (
         ("speedup", "Speed-up, measured and predicted", charts.speedup_figure),
         ("speed", "Acceptance and speed", charts.speed_figure),
-        ("accepted", "Drafted tokens kept in a round", charts.accepted_figure),
-        ("time", "Time of a round", charts.time_figure),
     ),
     AdviceReport: (),
     SizeReport: (("plot", "Speed-up by batch size", charts.size_figure),),
