@@ -154,7 +154,7 @@ DRAFTED, ASSISTED = (
 )
 JOBS = [
     (RaceJob(PROMPT, (DRAFTED,)), MemoryError, "Memory ran out."),
-    (RaceJob(PROMPT, (ASSISTED,)), RuntimeError, "The run failed: RuntimeError. Press Run to try again."),
+    (RaceJob(PROMPT, (ASSISTED,)), RuntimeError, "The run failed: RuntimeError. Run it again."),
     (BatchJob([PROMPT], DRAFTED, 2), KeyboardInterrupt, "KeyboardInterrupt"),
     (MeasureJob([PROMPT], DRAFTED, gammas=(2,)), SystemExit, "SystemExit"),
     (CheckJob((PROMPT,), DRAFTED, 1, 2), SystemExit, "SystemExit"),

@@ -15,17 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import gradio as gr
 
 from specdemo.errors import SpecDemoError
-from specdemo.ui.api.requests import (
-    pairs_response,
-    parse_advice,
-    parse_race,
-    parse_run,
-    parse_sweep,
-    race_response,
-    report_response,
-    run_response,
-    settings_type,
-)
+from specdemo.ui.api import requests
 from specdemo.ui.jobs.job import WAITING, Job
 from specdemo.ui.jobs.queue import JobRunner, is_agent, visitor_of
 from specdemo.ui.jobs.worker import Stop, beating
@@ -40,7 +30,7 @@ def add_endpoints(runner: JobRunner) -> None:
     if TYPE_CHECKING:
         LaneSettings: TypeAlias = dict[str, Any]
     else:
-        LaneSettings = settings_type()
+        LaneSettings = requests.settings_type()
 
     def answer(request: gr.Request, parse: Callable[[], Job], respond: Callable[..., Any], rounds: Any) -> Any:
         """Run what ``parse`` gives; what goes wrong is one sentence for whoever called, never a stack trace."""
@@ -55,7 +45,7 @@ def add_endpoints(runner: JobRunner) -> None:
 
     def pairs(request: gr.Request) -> list[dict]:
         """List what can be chosen: pairs of models with licence and memory, servers with their strategies."""
-        return _encoded(request, pairs_response())
+        return _encoded(request, requests.pairs_response())
 
     def run(
         prompt: str,
@@ -72,7 +62,9 @@ def add_endpoints(runner: JobRunner) -> None:
             pair: an id that the endpoint "pairs" lists; on a server its own gamma and rule hold.
             rounds: also return the whole recording, with every round and token.
         """
-        yield from answer(request, partial(parse_run, prompt, settings, pair), run_response, rounds)
+        yield from answer(
+            request, partial(requests.parse_run, prompt, settings, pair), requests.run_response, rounds
+        )
 
     def race(
         prompt: str,
@@ -89,7 +81,9 @@ def add_endpoints(runner: JobRunner) -> None:
             pair: an id that the endpoint "pairs" lists; on a server its own gamma and rule hold.
             rounds: also return the whole recording, with every round and token; the page can open and replay it.
         """
-        yield from answer(request, partial(parse_race, prompt, lanes, pair), race_response, rounds)
+        yield from answer(
+            request, partial(requests.parse_race, prompt, lanes, pair), requests.race_response, rounds
+        )
 
     def sweep(
         prompts: list[str],
@@ -110,8 +104,8 @@ def add_endpoints(runner: JobRunner) -> None:
             pair: an id that the endpoint "pairs" lists; on a server its own gamma and rule hold.
             rounds: also return every round that the figures are made of.
         """
-        job = partial(parse_sweep, prompts, gammas, repeats, settings, pair)
-        yield from answer(request, job, report_response, rounds)
+        job = partial(requests.parse_sweep, prompts, gammas, repeats, settings, pair)
+        yield from answer(request, job, requests.report_response, rounds)
 
     def advise(
         prompts: list[str],
@@ -134,8 +128,8 @@ def add_endpoints(runner: JobRunner) -> None:
             pair: an id that the endpoint "pairs" lists; on a server its own gamma and rule hold.
             rounds: also return every round that the figures are made of.
         """
-        job = partial(parse_advice, prompts, budget_seconds, methods, kinds, settings, pair)
-        yield from answer(request, job, report_response, rounds)
+        job = partial(requests.parse_advice, prompts, budget_seconds, methods, kinds, settings, pair)
+        yield from answer(request, job, requests.report_response, rounds)
 
     gr.api(pairs, api_name="pairs")
     for endpoint in (run, race, sweep, advise):

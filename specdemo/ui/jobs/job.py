@@ -56,8 +56,6 @@ class Job(ABC):
 
     kind: str  # names the queue in which it waits
     noun: str  # what people call it, for messages
-    retry = "Run it again."  # a sentence on how
-    memory_advice = "Choose fewer lanes, a shorter length, a smaller pair or a quantisation, and press Run."
     lane: LaneRequest  # what it measures; a race has several, and says its pairs itself
 
     @property
@@ -126,11 +124,12 @@ def until_the_end(job: Job, states: Generator[JobState], stop: Event) -> Generat
         except SpecDemoError as error:
             message = str(error)
         except Exception as error:
-            if out_of_memory(error):
-                message = f"Memory ran out. {job.memory_advice}"
-            else:
+            message = (
+                "Memory ran out. Choose fewer lanes or tokens, a smaller pair or a quantisation, and run it again."
+            )
+            if not out_of_memory(error):
                 _log.exception("a %s failed", job.noun)
-                message = f"The {job.noun} failed: {named(error)}. {job.retry}"
+                message = f"The {job.noun} failed: {named(error)}. Run it again."
     yield replace(state, phase="error", message=message)
 
 

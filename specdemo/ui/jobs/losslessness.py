@@ -37,8 +37,6 @@ class CheckJob(Job):
 
     kind = "losslessness"
     noun = "check"
-    retry = "Press Check to try again."
-    memory_advice = "Choose fewer tokens, a smaller pair or a quantisation, and check again."
 
     @property
     def settings(self) -> Settings:

@@ -43,7 +43,6 @@ class MeasureJob(Job):
     kind: str = "sweep"  # the queue of its tab
 
     noun = "measurement"
-    memory_advice = "Choose fewer tokens a run, a smaller pair or a quantisation, and run it again."
 
     @property
     def is_load(self) -> bool:

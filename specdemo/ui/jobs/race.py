@@ -58,7 +58,6 @@ class RaceJob(Job):
 
     kind = "race"
     noun = "run"
-    retry = "Press Run to try again."
 
     @property
     def pairs(self) -> Sequence[PairRequest | None]:
@@ -144,7 +143,6 @@ class RepeatJob(RaceJob):
     repeats: int = REPEATS
 
     noun = "repetition"
-    retry = "Press Repeat to try again."
 
     @property
     def work(self) -> Sequence[Work]:

@@ -210,9 +210,8 @@ class TokenChart extends Plot {
 const MOST_STRETCHES = 60;
 const ROW_HEIGHT = 44;
 const AXIS_HEIGHT = 34;
-const MARGIN = 104;
-/** Approximate width of a letter in a lane's title. */
-const TITLE_WIDTH = 6.6;
+/** Letters of a lane's title. */
+const LONGEST = 24;
 const PHASES = [
   { key: "draft_seconds", name: "draft", colour: "corrected", opacity: 0.85 },
   { key: "verify_seconds", name: "target forward", colour: "hero", opacity: 0.85 },
@@ -306,21 +305,17 @@ class Timeline extends Plot {
   }
 
   layout(colours) {
-    const titles = this.lanes.map(({ spec }) => spec.title);
-    // The lanes' titles have at most a third of the whole.
-    const margin = Math.max(MARGIN, Math.min(TITLE_WIDTH * Math.max(...titles.map((title) => title.length)) + 12, this.width / 3));
-    const most = Math.floor((margin - 12) / TITLE_WIDTH);
-    const shortened = titles.map((title) => literal(title.length > most ? title.slice(0, most - 1) + "…" : title));
+    const titles = this.lanes.map(({ spec: { title } }) => literal(title.length > LONGEST ? title.slice(0, LONGEST - 1) + "…" : title));
     return {
       ...baseLayout(colours),
-      barmode: "overlay", bargap: 0.3, dragmode: "pan", margin: { l: margin, r: 18, t: 2, b: 26 },
+      barmode: "overlay", bargap: 0.3, dragmode: "pan", margin: { l: 12, r: 18, t: 2, b: 26 },
       annotations: this.lanes.flatMap((lane, i) => (this.known(lane) || !lane.rounds.length ? [] : [{
         x: 0, y: i, xanchor: "left", showarrow: false, text: "the server does not say",
         font: { size: 12, color: colours.dim },
       }])),
       xaxis: axis(colours, { ticksuffix: " s", showgrid: false, nticks: 8, rangemode: "tozero", fixedrange: false }),
       yaxis: axis(colours, {
-        tickvals: titles.map((_, i) => i), ticktext: shortened,
+        tickvals: titles.map((_, i) => i), ticktext: titles, automargin: true,
         range: [titles.length - 0.45, -0.55], showgrid: false, zeroline: false,
       }),
     };
@@ -333,7 +328,6 @@ const SCALE = 2;
 /** Pixels of height for the title and the legend, and the width that a title needs at least. */
 const HEAD = 64;
 const LEAST_WIDTH = 640;
-const FONT = "system-ui, -apple-system, Segoe UI, Roboto, sans-serif";
 
 /** A figure for use outside the page: with a title, a legend and a background. */
 function standalone({ data, layout }, title) {
@@ -345,7 +339,7 @@ function standalone({ data, layout }, title) {
       margin: { ...layout.margin, t: (layout.margin?.t || 0) + HEAD },
       font: { ...layout.font, color: ink },
       title: { text: literal(title), x: 0, xref: "paper", xanchor: "left", y: 1, yref: "container", yanchor: "top",
-        pad: { t: 14 }, font: { family: FONT, size: 15, color: ink, weight: 600 } },
+        pad: { t: 14 }, font: { size: 15, color: ink, weight: 600 } },
       showlegend: true,
       legend: { orientation: "h", x: 0, xanchor: "left", y: 1, yanchor: "bottom", font: { color: ink } },
     },

@@ -93,6 +93,16 @@ const AREA = '[data-role="tokens"]';
 /** What is known of each token's element: see race-tokens.js. */
 const records = new WeakMap();
 
+/** Puts a tooltip above a spot, or below it where there is no space above, and never past an edge. */
+function place(tip, frame, spot) {
+  const around = frame.getBoundingClientRect();
+  const right = Math.min(document.documentElement.clientWidth - 8, around.right) - tip.offsetWidth;
+  const left = Math.max(8, around.left, Math.min(spot.left - 8, right));
+  const above = spot.top - tip.offsetHeight - 8;
+  const [x, y] = [left - around.left, (above >= 4 ? above : spot.bottom + 8) - around.top].map(Math.round);
+  tip.style.transform = `translate(${x}px, ${y}px)`;
+}
+
 /** The only tooltip of a view's tokens. It lies over the page and moves nothing. */
 class Tip {
   static count = 0;
@@ -150,15 +160,8 @@ class Tip {
     return area.contains(this.element);
   }
 
-  /** Above the token, or below it where there is no space above, and never past an edge. */
   place() {
-    const spot = this.element.querySelector(".k").getClientRects()[0] || this.element.getBoundingClientRect();
-    const around = this.frame.getBoundingClientRect();
-    const right = Math.min(document.documentElement.clientWidth - 8, around.right) - this.box.offsetWidth;
-    const left = Math.max(8, around.left, Math.min(spot.left - 8, right));
-    const above = spot.top - this.box.offsetHeight - 8;
-    const [x, y] = [left - around.left, (above >= 4 ? above : spot.bottom + 8) - around.top].map(Math.round);
-    this.box.style.transform = `translate(${x}px, ${y}px)`;
+    place(this.box, this.frame, this.element.querySelector(".k").getClientRects()[0] || this.element.getBoundingClientRect());
   }
 }
 
@@ -216,7 +219,6 @@ function hideFormula() {
   shown = null;
 }
 
-/** Shows the formula below its figure, within the view. */
 function showFormula(figure) {
   if (figure === shown) return;
   hideFormula();
@@ -227,9 +229,7 @@ function showFormula(figure) {
   }
   const frame = figure.closest(".specdemo-race");
   const tip = make("div", "race-tip race-formula", frame, figure.dataset.formula, { id: ID, role: "tooltip" });
-  const [within, place] = [frame, figure].map((element) => element.getBoundingClientRect());
-  const left = Math.min(place.left - within.left, within.width - tip.offsetWidth);
-  tip.style.translate = `${Math.max(0, left)}px ${place.bottom - within.top + 6}px`;
+  place(tip, frame, figure.getBoundingClientRect());
   figure.setAttribute("aria-describedby", ID);
   shown = figure;
 }
