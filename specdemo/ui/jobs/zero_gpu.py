@@ -12,7 +12,6 @@ import time
 from collections.abc import Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Event
@@ -34,23 +33,11 @@ _log = logging.getLogger(__name__)
 _store: PairStore | None = None  # a worker's own; None in the program that workers are forked from
 
 
-@dataclass(frozen=True, slots=True)
-class Task:
-    """What a worker is handed."""
-
-    job: Job  # what it runs
-    seconds: int  # what was asked for on the GPU
-    # a file that appears when the job shall stop, and holds the reason if it is not the visitor's wish. An event
-    # is only shared with processes that are forked later, and this worker may be older than the job.
-    stop: str
-
-
 def states_from_gpu(job: Job, stop: Event) -> Generator[JobState]:
     """Run a job in a worker; raises SpecDemoError where the platform gives no GPU, or takes it away."""
     with TemporaryDirectory(prefix="specdemo-") as folder:
         file = Path(folder) / "stop"
-        task = Task(job, gpu_seconds(job.gpu_seconds), str(file))
-        with closing(run_task(task)) as updates:
+        with closing(run_task(job, gpu_seconds(job.gpu_seconds), str(file))) as updates:
             while (update := _next(updates)) is not None:
                 if stop.is_set() and not file.exists():
                     file.write_text(reason_of(stop, ""), encoding="utf-8")
@@ -68,24 +55,26 @@ def _next(updates: Iterator[bytes]) -> bytes | None:
         raise SpecDemoError(f"ZeroGPU gave no GPU ({type(error).__name__}). Run it again.") from error
 
 
-def _work(task: Task) -> Generator[bytes]:
+def _work(job: Job, seconds: int, stop_file: str) -> Generator[bytes]:
     """A job in a worker, with fresh threads: those of the program did not survive the fork.
 
-    Yields the newest state about ten times a second, pickled, or ``NO_NEWS``.
+    Yields the newest state about ten times a second, pickled, or ``NO_NEWS``. The file appears when the job shall
+    stop, and holds the reason if it is not the visitor's wish: an event is only shared with processes that are
+    forked later, and this worker may be older than the job. ``seconds`` is what was asked for on the GPU.
     """
     global _store
     store = _store = _store or worker_store()
-    ends = time.monotonic() + task.seconds - MARGIN_SECONDS
+    ends = time.monotonic() + seconds - MARGIN_SECONDS
     stop, never = Stop(), Event()
     with (
         ThreadPoolExecutor(1, "job") as looker,
-        closing(gathered(looker, lambda: _states(task.job, store, stop), never, beats=True)) as updates,
+        closing(gathered(looker, lambda: _states(job, store, stop), never, beats=True)) as updates,
     ):
         try:
             for news in updates:
                 if time.monotonic() > ends:
                     stop.end(OVER)
-                elif (file := Path(task.stop)).exists():
+                elif (file := Path(stop_file)).exists():
                     stop.end(file.read_text(encoding="utf-8"))
                 yield news[-1] if news else NO_NEWS
         finally:
@@ -110,4 +99,4 @@ if is_zero_gpu():
     # Spaces have this package; elsewhere it is not needed, so it stands in no requirements.
     import spaces
 
-    run_task = spaces.GPU(duration=lambda task: task.seconds)(_work)
+    run_task = spaces.GPU(duration=lambda job, seconds, stop_file: seconds)(_work)

@@ -105,14 +105,12 @@ class Area {
     this.waiting.push(...elements);
   }
 
-  /** Drops all rounds but the first ones; nothing waits to be inserted. @param {number} rounds */
-  keep(rounds) {
-    if (rounds >= this.ends.length) return;
-    const [, from, places] = this.ends[rounds];
-    for (const element of this.elements.splice(from)) element.remove();
-    this.places.length = places;
-    this.ends.length = rounds;
-    if (!this.elements.length && !this.prompted) this.text.remove();
+  /** Drops all rounds. */
+  clear() {
+    for (const element of this.elements.splice(0)) element.remove();
+    this.places.length = this.ends[0]?.[2] ?? this.places.length;
+    this.ends = [];
+    if (!this.prompted) this.text.remove();
   }
 
   flush() {

@@ -165,7 +165,10 @@ class View {
     const specs = value?.lanes?.length ? value.lanes : this.lanes.map(({ spec }) => ({ ...spec, server: null, reported: null }));
     const run = value ? value.run : null;
     if (run !== this.run || specs.length !== this.lanes.length) this.begin(run, specs);
-    if (rounds.length < this.seen) this.rewind(rounds);
+    if (rounds.length < this.seen) { // back to an earlier moment
+      this.reset();
+      this.lanes.forEach((lane) => lane.text.clear());
+    }
     this.lanes.forEach((lane, i) => lane.describe(specs[i]));
     rounds.slice(this.seen).forEach((round) => this.addRound(round));
     this.chart.grow();
@@ -215,17 +218,6 @@ class View {
     lane.rounds.push(round);
     this.tree.add(round);
     lane.text.add(round, lane.spec.gamma > 0 && round.index > 0 && !round.streamed); // a chunk is no round
-  }
-
-  /** Goes back to the first rounds of the same run: a lane's text only loses its end. */
-  rewind(rounds) {
-    this.reset();
-    for (const round of rounds) {
-      this.lanes[round.lane].rounds.push(round);
-      this.tree.add(round);
-    }
-    for (const lane of this.lanes) lane.text.keep(lane.rounds.length);
-    this.seen = rounds.length;
   }
 
   /** The figures of all lanes; those that servers report count once the run has ended. */
