@@ -28,7 +28,8 @@ from specdemo.rounds import Round
 from specdemo.runs.load_test import load_test, stream_load_test
 from specdemo.runs.single import LaneRecord
 from specdemo.servers.catalog import FILE
-from specdemo.ui.tabs.batch import batch_job, sizes_job, sizes_plan
+from specdemo.ui.tabs.batch import batch_job, sizes_job
+from specdemo.ui.tabs.tab_parts import plan
 from specdemo.view.charts import load_figure, size_figure
 from specdemo.view.tables import report_table
 
@@ -250,9 +251,7 @@ def test_the_page_offers_it_for_own_servers_alone(
     chosen = panel("server:mine:plain", "server:mine:speculative", pair="server:mine", chat=False)
     job = sizes_job(chosen)
     assert job.is_load
-    assert sizes_plan(chosen, job).endswith(
-        "1, 2, 4, 8 users send 16 requests of at most 64 tokens, to plain and to speculative decoding, 3 times."
-    )
+    assert plan(chosen, job).endswith("384 requests by 1, 2, 4, 8 users of at most 64 tokens, 192 of them plain.")
     job = replace(job, prompts=PROMPTS, sizes=(1, 2), repeats=1)
     report = [step.report for step in job.start(None, Event())][-1]
     assert isinstance(report, LoadReport)

@@ -61,9 +61,10 @@ class Area {
     this.elements = [];
     /** Of the prompt and of the output, where the prompt is shown: sources count from its first token. */
     this.places = [];
-    this.prompted = false;
+    /** How many of them are the prompt's. */
+    this.prompted = 0;
     this.waiting = [];
-    /** Of each round: its end on the lane's clock, and how many elements and places were before it. */
+    /** Of each round: its end on the lane's clock, and how many elements were before it. */
     this.ends = [];
     this.marked = [];
     this.listen();
@@ -72,7 +73,7 @@ class Area {
   /** Shows the prompt above the output, so that tokens copied from it can point at it. @param {string[]} pieces */
   showPrompt(pieces) {
     if (this.prompted) return;
-    this.prompted = true;
+    this.prompted = pieces.length;
     const prompt = make("div", "race-prompt", null, null, { "data-role": "prompt" });
     this.places = pieces.map((piece) => make("span", "", prompt, piece));
     this.text.prepend(prompt);
@@ -86,7 +87,7 @@ class Area {
    * @param {Round} round  @param {boolean} boundary whether to mark where the round begins
    */
   add(round, boundary) {
-    this.ends.push([round.seconds, this.elements.length, this.places.length]);
+    this.ends.push([round.seconds, this.elements.length]);
     const { places } = this;
     const firstKept = round.tokens.findIndex((token) => token.kind !== "rejected");
     const elements = round.tokens.map((token, i) => {
@@ -108,7 +109,7 @@ class Area {
   /** Drops all rounds. */
   clear() {
     for (const element of this.elements.splice(0)) element.remove();
-    this.places.length = this.ends[0]?.[2] ?? this.places.length;
+    this.places.length = this.prompted;
     this.ends = [];
     if (!this.prompted) this.text.remove();
   }
