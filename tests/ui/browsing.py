@@ -7,7 +7,7 @@ from pathlib import Path
 
 from playwright.sync_api import Locator, Page, TimeoutError, expect
 
-RUN_MS = 400_000
+RUN_MS = 60_000
 
 
 def wait_until_read(page: Page) -> None:
