@@ -77,8 +77,9 @@ def doctored(folders: Callable[[str], tuple[Path, Path]], tmp_path: Path) -> Cal
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The page's tests first, then the servers': these files take the longest, and no worker ends with one."""
-    items.sort(key=lambda item: ("tests/ui/" not in item.nodeid, "tests/servers/" not in item.nodeid))
+    """The rooms whose files take the longest come first, so that no worker ends with one."""
+    rooms = ("tests/ui/", "tests/servers/", "tests/training/", "tests/decoding/", "tests/runs/")
+    items.sort(key=lambda item: [room not in item.nodeid for room in rooms])
 
 
 def pytest_collection_finish() -> None:

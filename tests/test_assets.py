@@ -40,8 +40,8 @@ def test_speculation_changes_no_token_on_any_example(pair: specdemo.ModelPair, d
     """Invariant 2 on the real weights, at the γ people start with; some outputs must be worth a figure."""
     examples, loop = by_domain()[domain], []
     for example in examples:
-        plain = specdemo.run(pair, example.prompt, specdemo.Settings(strategy="autoregressive", max_new_tokens=64))
-        fast = specdemo.run(pair, example.prompt, specdemo.Settings(gamma=5, max_new_tokens=64))
+        plain = specdemo.run(pair, example.prompt, specdemo.Settings(strategy="autoregressive", max_new_tokens=32))
+        fast = specdemo.run(pair, example.prompt, specdemo.Settings(gamma=5, max_new_tokens=32))
         assert fast.token_ids == plain.token_ids, example.title
         assert fast.metrics().mean_acceptance_length > 1.0
         loop.append(loops(plain.token_ids))

@@ -16,7 +16,6 @@ CHAINS = {
     "plain": {"strategy": "autoregressive"},
     "draft": {},
     "lookup": {"drafter": "prompt_lookup"},
-    "row": {"drafter": "suffix,model"},
     "early exit": {"drafter": "early_exit"},
 }
 WAYS = {**CHAINS, "tree": {"tree_nodes": 7}, "batch": {"strategy": "autoregressive"}}

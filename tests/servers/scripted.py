@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import sys
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -20,12 +21,6 @@ class Exchange(BaseHTTPRequestHandler):
 
     def log_message(self, *_: object) -> None:
         """Quiet."""
-
-    def handle(self) -> None:
-        try:
-            super().handle()
-        except ConnectionError:
-            self.server.script.gone.set()
 
     def parse_request(self) -> bool:
         self.close_connection = True  # where it has crashed; else the request says
@@ -111,3 +106,10 @@ class _Http(ThreadingHTTPServer):
     def __init__(self, script: ScriptedServer) -> None:
         self.script = script
         super().__init__(("127.0.0.1", 0), Exchange)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that left, at whatever moment, is what tests are about; anything else is told."""
+        if isinstance(sys.exception(), OSError):
+            self.script.gone.set()
+        else:
+            super().handle_error(request, client_address)

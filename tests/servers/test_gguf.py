@@ -17,7 +17,7 @@ import gguf
 import psutil
 import pytest
 from hub import Hub
-from llama_server import shape
+from llama_server import processes, shape
 
 import specdemo
 from specdemo import GgufPair, LoadCancelled, ModelPair, PairError, Settings, SettingsError, Trace
@@ -50,11 +50,6 @@ def served(files: dict[str, Path]) -> Iterator[GgufPair]:
     with specdemo.load_pair(named(files, "target", "draft", "head")) as found:
         found.threads = 1
         yield found
-
-
-def processes() -> set[psutil.Process]:
-    """The servers that this process has now, and what they started."""
-    return set(psutil.Process().children(recursive=True))
 
 
 def test_the_card_is_read_from_the_files(pair: ModelPair, files: dict[str, Path]) -> None:
@@ -154,7 +149,6 @@ def test_what_does_not_fit_is_refused(
 @pytest.mark.parametrize(
     "changes",
     [
-        {},
         {"gamma": 2},
         {"p_min": 0.8, "gamma": 8},
         {"drafter": "eagle3"},
@@ -258,11 +252,22 @@ def test_servers_end_with_close_and_come_back_after_a_crash(files: dict[str, Pat
     assert processes() <= before
 
 
-@pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGINT], ids=str)
-def test_no_server_outlives_the_program(files: dict[str, Path], end: signal.Signals) -> None:
+# A killed program has no last words: the server itself has to notice, whoever started it.
+@pytest.mark.parametrize(
+    ("end", "start"),
+    [
+        (
+            signal.SIGKILL,
+            "from specdemo.servers.llama_server import LlamaServer; kept = LlamaServer(['-m', file])",
+        ),
+        (signal.SIGINT, "import specdemo; kept = specdemo.load_pair(file)"),
+    ],
+    ids=["killed", "interrupted"],
+)
+def test_no_server_outlives_the_program(files: dict[str, Path], end: signal.Signals, start: str) -> None:
     """Guards the two ways in which a program ends: with its own last words, and without."""
     code = (
-        "import psutil, signal, sys, specdemo; pair = specdemo.load_pair(sys.argv[1]);"
+        f"import psutil, signal, sys; file = sys.argv[1]; {start};"
         "signal.signal(signal.SIGINT, signal.default_int_handler);"  # which jobs in the background lack
         "print(psutil.Process().children()[0].pid, flush=True); sys.stdin.read()"
     )

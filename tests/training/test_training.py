@@ -228,8 +228,8 @@ def test_the_check_reads_a_finished_target_and_a_checkpoint(
     folders: dict[str, Path], tmp_path: Path, capsys
 ) -> None:
     for pair in ({}, {"pair": tmp_path}):
-        command(folders | pair, "check", "--set", "prompts=2")
-        assert "| edit | right | 0 of 2 (0%) | 0 of 2 (0%) |" in capsys.readouterr().out
+        command(folders | pair, "check", "--set", "prompts=1")
+        assert "| edit | right | 0 of 1 (0%) | 0 of 1 (0%) |" in capsys.readouterr().out
     empty = folders | {"work": tmp_path}
     with pytest.raises(SystemExit, match="holds no finished target"):
         command(empty, "check")
