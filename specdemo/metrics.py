@@ -225,7 +225,7 @@ def _of_server(server: ServerRecord | None) -> Totals:
         return Totals(None, drafted, accepted, emitted)
     rounds = max(counts.steps or 0, emitted - counts.accepted)
     histogram = list(counts.histogram or ())
-    more = counts.per_position or tuple(sum(histogram[j + 1 :]) for j in range(len(histogram) - 1))
+    more = [sum(histogram[j + 1 :]) for j in range(len(histogram) - 1)]
     if histogram:
         histogram[0] += rounds - (counts.steps or 0)
     # Only where every step drafted γ tokens is it known how many of each place were tested.
@@ -237,12 +237,10 @@ def _of_server(server: ServerRecord | None) -> Totals:
         counts.drafted,
         counts.accepted,
         emitted,
-        alpha=ratio(counts.accepted, sum(reached)) if reached else None,
+        alpha=ratio(counts.accepted, sum(reached)),
         accepted_histogram=histogram,
-        per_position=[count / rounds for count in more] if rounds else [],
-        conditional_per_position=[ratio(kept, of) for kept, of in zip(more, reached, strict=True)]
-        if reached
-        else [],
+        per_position=shares_by_position(histogram, rounds),
+        conditional_per_position=[ratio(kept, of) for kept, of in zip(more, reached, strict=False)],
     )
 
 

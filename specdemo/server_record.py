@@ -8,8 +8,8 @@ from typing import Literal
 Level = Literal["detailed", "summary", "metrics", "speed"]
 """How much is known of the server's speculation, from the most to the least.
 
-``detailed``: what every verify step drafted and accepted. ``summary``: the request's totals. ``metrics``: the
-server's counters before and after, when no other request ran. ``speed``: nothing but the text and its times.
+``detailed``: what every verify step drafted and accepted. ``summary``: the request's totals. ``metrics``: in
+traces of earlier versions, from the server's counters. ``speed``: nothing but the text and its times.
 """
 
 LEVELS: dict[Level, str] = {
@@ -34,7 +34,6 @@ class Counts:
         drafted, accepted: tokens over all steps. The last step counts whole, even if the output's end cut it.
         gamma: the most tokens the server drafts in a step; None if unknown.
         histogram: steps with i accepted tokens, i from 0; None if unknown.
-        per_position: steps with more than j accepted tokens, j from 0; None if unknown.
     """
 
     steps: int | None
@@ -42,7 +41,6 @@ class Counts:
     accepted: int
     gamma: int | None = None
     histogram: tuple[int, ...] | None = None
-    per_position: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

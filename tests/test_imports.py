@@ -45,8 +45,8 @@ def loaded() -> dict[str, set[str]]:
             {"gradio", "plotly"},
         ),  # of notebooks: export needs the files of the view only
         ("page", {"transformers.modeling_utils", "optimum"}),  # what only a model needs is a third of its imports
-        ("page", {"specdemo.servers.lane", "prometheus_client"}),  # servers cost nothing until they are used
-        ("tools", {"specdemo.servers.lane", "prometheus_client"}),  # not even when one is named
+        ("page", {"specdemo.servers.lane"}),  # servers cost nothing until they are used
+        ("tools", {"specdemo.servers.lane"}),  # not even when one is named
         ("page", {"spaces.zero.wrappers"}),  # laptops need no ``spaces`` package
     ],
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator
 from threading import Event
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import nn
@@ -18,9 +18,7 @@ from specdemo.decoding.engines.model_views import observable
 from specdemo.decoding.lane import Lane, RawRound
 from specdemo.decoding.proposal import Proposal
 from specdemo.models.failures import not_finite
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedModel
+from specdemo.models.types import PreTrainedModel
 
 
 def assisted(

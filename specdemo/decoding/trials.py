@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
 
 import torch
 
@@ -17,9 +16,7 @@ from specdemo.decoding.proposal import Tree
 from specdemo.errors import PairError, SettingsError, SpecDemoError
 from specdemo.models.failures import not_finite, out_of_memory
 from specdemo.models.pair import ModelPair, context_of, embeddings_of, keeps_states
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedModel
+from specdemo.models.types import PreTrainedModel
 
 TOKENS = 16
 """Of a trial from the beginning of a text."""

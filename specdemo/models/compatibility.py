@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import torch
 from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, AutoTokenizer, PretrainedConfig, PreTrainedTokenizerBase
@@ -21,9 +21,7 @@ from specdemo.errors import PairError
 from specdemo.models.memory import best_device, on_cpu
 from specdemo.models.pair import check_can_decode
 from specdemo.models.request import ModelSource
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedModel
+from specdemo.models.types import PreTrainedModel
 
 PROBE = "Hello, world! 12 345\n\tdéjà vu — 你好, مرحبا 🙂 x = f(y);  # two  spaces"
 ROUND_TRIP = "Hello, World:\n  1 plus 2 is 3."

@@ -18,7 +18,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import torch
 from safetensors import safe_open
@@ -31,9 +31,7 @@ from specdemo.models.failures import explained
 from specdemo.models.hub import ONE_FILE, open_checkpoint
 from specdemo.models.progress import LoadProgress
 from specdemo.models.request import ModelSource, is_folder
-
-if TYPE_CHECKING:
-    from transformers import Cache, LlamaConfig, PreTrainedModel
+from specdemo.models.types import Cache, LlamaConfig, PreTrainedModel
 
 CONVERT = (
     'python -c "import torch, safetensors.torch as s; '

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from threading import RLock, get_ident
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torch import nn
 from transformers import AutoModelForCausalLM, QuantoConfig
@@ -25,9 +25,7 @@ from specdemo.models.pair import ModelPair
 from specdemo.models.preflight import ModelReport, Preflight
 from specdemo.models.progress import LoadProgress
 from specdemo.models.request import DTYPES, is_zero_gpu
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedModel
+from specdemo.models.types import PreTrainedModel
 
 _hook_lock = RLock()
 

@@ -8,14 +8,12 @@ import platform
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import psutil
 import torch
 from torch import nn
 
-if TYPE_CHECKING:
-    from transformers import PreTrainedModel
+from specdemo.models.types import PreTrainedModel
 
 BITS = {"float8": 8, "int8": 8, "int4": 4}
 """The quantisations, and the bits that each leaves a weight."""

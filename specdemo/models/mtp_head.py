@@ -15,7 +15,7 @@ import copy
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from safetensors import SafetensorError
@@ -28,9 +28,7 @@ from specdemo.models.failures import explained
 from specdemo.models.hub import Checkpoint, open_checkpoint
 from specdemo.models.progress import LoadProgress
 from specdemo.models.request import gguf_says, is_file, is_folder, names_gguf, parse_source
-
-if TYPE_CHECKING:
-    from transformers import Cache, PreTrainedModel
+from specdemo.models.types import Cache, PreTrainedModel
 
 AFTER_NORM = {"qwen3_5_text": True, "qwen3_5_moe_text": True, "qwen3_next": True}
 """The families whose heads are read, and whether a head reads hidden states after the final norm (its own or the

@@ -9,7 +9,7 @@ tries them out before their first use.
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import Any, TypeGuard
 
 import torch
 from torch import nn
@@ -17,12 +17,9 @@ from torch.nn import functional
 
 from specdemo.errors import PairError
 from specdemo.machine import bfloat16_instructions, wide_vectors
+from specdemo.models.eagle3_head import Eagle3Head
 from specdemo.models.memory import on_cpu
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedModel
-
-    from specdemo.models.eagle3_head import Eagle3Head
+from specdemo.models.types import PreTrainedModel
 
 LEAST_PARAMETERS = 50_000_000
 """Smaller models fit into the processor's caches, and gain nothing."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import torch
 from transformers import PreTrainedTokenizerBase
@@ -16,10 +16,8 @@ from specdemo.models.eagle3_config import fitted
 from specdemo.models.eagle3_head import Eagle3Head
 from specdemo.models.memory import Footprint, measure
 from specdemo.models.mtp_head import Head, MtpHead
+from specdemo.models.types import PreTrainedModel
 from specdemo.settings import Settings, whole_numbers
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedModel
 
 IN_MEMORY = "in memory"
 """The name of a pair that the caller made."""

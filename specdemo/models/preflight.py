@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from huggingface_hub import constants
@@ -27,9 +27,7 @@ from specdemo.models.packing import extra_bytes, is_large, unpackable_reason
 from specdemo.models.pair import context_of, keeps_states
 from specdemo.models.progress import LoadProgress
 from specdemo.models.request import BUDGET, DTYPES, ModelSource, PairRequest, request_pair
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedModel
+from specdemo.models.types import PreTrainedModel
 
 
 @dataclass(frozen=True, slots=True)

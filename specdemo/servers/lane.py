@@ -240,7 +240,6 @@ class Reader(Thread):
     def run(self) -> None:
         response, error = self.response, None
         try:
-            self.engine.begin()
             self._read_stream()
             self.engine.finish()  # no clock runs any more
         except FAILURES as failure:

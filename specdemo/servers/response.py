@@ -28,7 +28,6 @@ class Speculation:
     counts: Counts | None = None  # its totals; None if it says nothing, or nothing that can be used
     steps: tuple[Step, ...] | None = None  # every verify step in order; None if only totals are known
     complaints: tuple[str, ...] = ()  # what in its report contradicts itself
-    by_counters: bool = False  # whether the totals are a difference of its counters, not its record of the request
 
 
 def totals(counts: Counts) -> Speculation:
@@ -67,6 +66,12 @@ class Chunk:
     @property
     def text(self) -> str:
         return "".join(self.texts)
+
+    @property
+    def token_texts(self) -> Sequence[str]:
+        """The text of each of its tokens; that of a chunk that came whole stands with its last."""
+        count = len(self.ids or (None,))
+        return self.texts if len(self.texts) == count else [*[""] * (count - 1), self.text]
 
 
 def unstreamed(body: dict[str, Any]) -> dict[str, Any]:
@@ -112,9 +117,8 @@ class Response:
 
     @property
     def token_texts(self) -> list[str]:
-        """The text of each of :attr:`ids`; that of a chunk that came whole stands with its last."""
-        each = [(len(c.ids or ()), c) for c in self.chunks]
-        return [t for n, c in each for t in (c.texts if len(c.texts) == n else [""] * (n - 1) + [c.text])]
+        """The text of each of :attr:`ids`."""
+        return [text for chunk in self.chunks for text in chunk.token_texts]
 
     @property
     def text(self) -> str:

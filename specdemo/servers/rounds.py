@@ -39,11 +39,9 @@ class OutputToken(NamedTuple):
 
 
 def _output_tokens(chunk: Chunk) -> list[OutputToken]:
-    """The tokens of a chunk; unless the texts of its tokens are known, its whole text stands with the last."""
-    ids, texts = chunk.ids or (None,), chunk.texts
-    if len(texts) != len(ids):
-        texts = (*[""] * (len(ids) - 1), chunk.text)
-    return [OutputToken(i, text, chunk.seconds) for i, text in zip(ids, texts, strict=True)]
+    """The tokens of a chunk."""
+    pairs = zip(chunk.ids or (None,), chunk.token_texts, strict=True)
+    return [OutputToken(i, text, chunk.seconds) for i, text in pairs]
 
 
 def streamed(chunk: Chunk, index: int, kind: Kind) -> list[Round]:
@@ -85,8 +83,6 @@ def conclude(
         notes += _uncoloured(rounds)
     elif counts is None:
         level = "speed"
-    elif found.by_counters:
-        level = "metrics"
     elif found.steps is None or not response.has_ids:
         level = "summary"
         if found.steps is not None:

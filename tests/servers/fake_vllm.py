@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from random import Random
@@ -72,9 +71,6 @@ class FakeVLLM(ScriptedServer):
         self.going_on.set()
         self.traces: dict[int, Trace] = {}
         self.requests: list[dict[str, Any]] = []
-        self.counters: Counter[str] = Counter()
-        self.lock = threading.Lock()
-        self.count(0, 0, [])
         super().__init__()
 
     @property
@@ -131,31 +127,6 @@ class FakeVLLM(ScriptedServer):
             return {"num_spec_tokens": gamma, "per_step_accepted": too_many, "per_step_drafted": too_many}
         return {"per_step_accepted": "all"} if self.fault == "unreadable record" else record
 
-    def count(self, requests: int, tokens: int, steps: list[tuple[int, int]]) -> None:
-        """Move the counters of ``/metrics`` on."""
-        grown = {"num_requests_running": 0, "num_requests_waiting": 0}
-        grown |= {"request_success_total": requests, "generation_tokens_total": tokens}
-        if self.deployed is not None:
-            name = "spec_decode_num_{}_total".format
-            grown |= {name("drafts"): len(steps), name("draft_tokens"): sum(d for d, _ in steps)}
-            grown |= {name("accepted_tokens"): sum(a for _, a in steps)}
-            for position in range(self.deployed.gamma):
-                grown[f"{name('accepted_tokens_per_pos')}/{position}"] = sum(a > position for _, a in steps)
-        with self.lock:
-            self.counters.update(grown)
-
-    def metrics_page(self) -> str:
-        """Prometheus' text, with vLLM's names and labels."""
-        labels, lines = f'engine="0",model_name="{self.model}"', []
-        if self.fault == "garbled counters":
-            return f"vllm:request_success_total{{{labels} one\n"
-        with self.lock:
-            for name, value in self.counters.items():
-                name, _, place = name.partition("/")
-                position = f',position="{place}"' if place else ""
-                lines.append(f"vllm:{name}{{{labels}{position}}} {float(value)}\n")
-        return "".join(lines)
-
     def detokenize(self, ids: list[int]) -> str:
         if self.pair.tokenizer is None:
             return "".join(f"⟨{i}⟩" for i in ids)
@@ -166,8 +137,6 @@ class FakeVLLM(ScriptedServer):
             self._answer_post(exchange)
         elif exchange.path == "/health":
             exchange.reply(b"")
-        elif exchange.path == "/metrics" and self.fault != "no counters":
-            exchange.reply(self.metrics_page().encode(), headers={"Content-Type": "text/plain; version=0.0.4"})
         elif exchange.path == "/v1/models" and self.fault == ENDLESS_PAGE:
             exchange.head(200, {})
             while not self.gone.wait(0.02):
@@ -236,7 +205,6 @@ class FakeVLLM(ScriptedServer):
                 self.going_on.wait(60)
         self.traces[settings.seed] = record.trace("eager")
         emitted = len(self.traces[settings.seed].output)
-        self.count(1 + (self.fault == "busy"), emitted + (self.fault == "wrong counters"), steps)
         if self.fault == "empty":
             exchange.event({"choices": [_chunk([], "eos", chat)]})
         if self.fault != "no usage" and request.get("stream_options", {}).get("include_usage"):

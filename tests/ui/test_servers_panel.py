@@ -167,8 +167,7 @@ def test_lanes_of_servers_are_called_by_what_tells_them_apart() -> None:
     ("options", "said", "known"),
     [
         ({"level": "summary"}, "totals from the server's own record", True),
-        ({"level": "none"}, "totals from the server's counters", True),
-        ({"level": "none", "fault": "no counters"}, "speed only", False),
+        ({"level": "none"}, "speed only", False),
     ],
 )
 def test_a_lane_shows_its_level(options: dict, said: str, known: bool) -> None:

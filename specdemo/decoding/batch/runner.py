@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import torch
 from transformers.cache_utils import Cache
 
 from specdemo.decoding.engines.base import additive, model_masks
 from specdemo.decoding.engines.eager import Forward
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedModel
+from specdemo.models.types import PreTrainedModel
 
 GROWTH = 1.25
 """Slots allocated per slot needed, so that growing copies each slot a few times in all."""

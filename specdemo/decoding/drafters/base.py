@@ -4,23 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import torch
 
+from specdemo.decoding.batch.loop import BatchDrafter
 from specdemo.decoding.engines.base import Runner
+from specdemo.decoding.engines.head import HeadRunner
 from specdemo.decoding.lane import Lane
 from specdemo.decoding.proposal import Draft, Proposal, TreeMask
 from specdemo.decoding.sampling import Sampler
 from specdemo.decoding.tree_draft import Node, grow, selector_for
 from specdemo.models.pair import ModelPair
+from specdemo.models.types import PreTrainedModel
 from specdemo.settings import Settings
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedModel
-
-    from specdemo.decoding.batch.loop import BatchDrafter
-    from specdemo.decoding.engines.head import HeadRunner
 
 
 class Drafter:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from specdemo.decoding.drafters.base import DrafterSpec
 from specdemo.decoding.drafters.model import ModelDrafter
@@ -16,10 +15,8 @@ from specdemo.decoding.proposal import Proposal
 from specdemo.decoding.sampling import Sampler
 from specdemo.errors import SettingsError
 from specdemo.models.pair import ModelPair, keeps_states
+from specdemo.models.types import PreTrainedModel
 from specdemo.settings import Settings
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedModel
 
 
 def first_layers(model: PreTrainedModel, count: int) -> PreTrainedModel:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import torch
 from transformers import Cache
@@ -18,9 +18,7 @@ from specdemo.decoding.engines.model_views import HiddenStateReader, ShortChunks
 from specdemo.decoding.proposal import TreeMask
 from specdemo.models.packing import engine_name
 from specdemo.models.pair import cache_argument, device_of, embeddings_of
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedModel
+from specdemo.models.types import PreTrainedModel
 
 Engine = Literal["auto", "direct", "eager"]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Hashable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from weakref import WeakKeyDictionary, finalize
 
 from specdemo.decoding.engines import graph_capture
@@ -17,9 +17,7 @@ from specdemo.decoding.engines.llama import LlamaModel
 from specdemo.decoding.engines.llama_check import unsupported_reason
 from specdemo.models.pair import device_of
 from specdemo.models.request import is_zero_gpu
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedModel
+from specdemo.models.types import PreTrainedModel
 
 MOST_IDLE = 4
 """Workspaces that wait for a lane: as many as a race may have lanes on one target."""

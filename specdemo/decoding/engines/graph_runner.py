@@ -7,7 +7,6 @@ before it begins, each once for the workspace that holds it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import torch
 
@@ -18,10 +17,7 @@ from specdemo.decoding.engines.graph_pool import WorkspaceLease
 from specdemo.decoding.engines.graph_workspace import FORWARDS, Failure
 from specdemo.decoding.proposal import Proposal, TreeMask
 from specdemo.decoding.sampling import Sampler
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedModel
-
+from specdemo.models.types import PreTrainedModel
 
 PROOF_TOKENS = 64
 """Of a prompt that are read."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import nn
@@ -20,9 +20,7 @@ from specdemo.decoding.engines.base import additive
 from specdemo.decoding.engines.kv_cache import LaneCache
 from specdemo.decoding.proposal import TreeMask
 from specdemo.models.packing import PackedLinear, packed_product
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedModel
+from specdemo.models.types import PreTrainedModel
 
 
 class Linear:

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import nn
 from torch.nn.modules import module as every_module
 
+from specdemo.models.eagle3_head import Eagle3Head
 from specdemo.models.packing import PackedLinear
 from specdemo.models.pair import device_of
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedModel
-
-    from specdemo.models.eagle3_head import Eagle3Head
+from specdemo.models.types import PreTrainedModel
 
 FAMILIES = {"llama": "Llama", "mistral": "Mistral", "qwen2": "Qwen2", "qwen3": "Qwen3"}
 """transformers' packages of structurally equal models, and how their classes begin."""

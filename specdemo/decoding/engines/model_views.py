@@ -9,13 +9,12 @@ import copy
 import sys
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import torch
 from torch import nn
 
-if TYPE_CHECKING:
-    from transformers import PreTrainedModel
+from specdemo.models.types import PreTrainedModel
 
 HOOK_TABLES = (
     "_forward_hooks",

@@ -7,7 +7,7 @@ detail; ``graphs`` replays CUDA graphs of the same arithmetic; ``eager`` calls t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from specdemo.decoding.engines.base import Runner
 from specdemo.decoding.engines.eager import EagerRunner
@@ -19,10 +19,8 @@ from specdemo.decoding.lane import Lane
 from specdemo.drafters import DRAFTERS
 from specdemo.models.failures import out_of_memory
 from specdemo.models.pair import device_of
+from specdemo.models.types import PreTrainedModel
 from specdemo.settings import MAX_GAMMA, Settings
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedModel
 
 ADAPTIVE_COUNTS = (1, 2, 3, 5, 9, MAX_GAMMA + 1)
 """Of how many tokens verifies are captured where drafts differ in length: what lies between is filled up."""

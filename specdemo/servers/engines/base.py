@@ -83,9 +83,6 @@ class Engine(ABC):
         """Parameters with which a whole answer at ``path`` has the likeliest tokens at every place."""
         return {}
 
-    def begin(self) -> None:  # noqa: B027
-        """What is to be known right before the request is sent."""
-
     @abstractmethod
     def read(self, event: dict[str, Any], arrived: float) -> list[Chunk]:
         """The parts of the output in one event of the stream; what else it tells goes into ``response``.

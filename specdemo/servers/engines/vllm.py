@@ -1,7 +1,6 @@
 """vLLM: OpenAI's API with token ids, sampling parameters of its own, and a record of every request's speculation.
 
-The record is ``metrics.speculative_decoding`` of the last event, from 0.29 on. Without one, ``/metrics`` before
-and after the request tells its totals, if nothing else ran.
+The record is ``metrics.speculative_decoding`` of the last event, from 0.29 on; older servers tell speed only.
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ from functools import cache
 from typing import Any, ClassVar
 
 import httpx2
-from prometheus_client.parser import text_string_to_metric_families
 from pydantic import BaseModel, NonNegativeInt, ValidationError
 
 from specdemo.server_record import Counts
@@ -27,13 +25,6 @@ UNREADABLE = Speculation(complaints=("the server's record of its speculation can
 MOST_REQUESTS, LONGEST_SECONDS = 1500, 5.0  # of ``/detokenize``, for one output
 CONTEXT = 6
 """Ids before a token that can change how it is written."""
-COUNTER_TRIES, COUNTER_SECONDS = 10, 0.05
-TOTALS = tuple(f"vllm:spec_decode_num_{what}_total" for what in ("drafts", "draft_tokens", "accepted_tokens"))
-BY_POSITION = "vllm:spec_decode_num_accepted_tokens_per_pos_total"  # accepted tokens with a label ``position``
-FINISHED = "vllm:request_success_total"
-GENERATED = "vllm:generation_tokens_total"  # tokens of all outputs
-BUSY = ("vllm:num_requests_running", "vllm:num_requests_waiting")
-READ = (*TOTALS, BY_POSITION, FINISHED, GENERATED, *BUSY)
 
 
 class VLLM(OpenAI):
@@ -47,7 +38,6 @@ class VLLM(OpenAI):
     def __init__(self, connection: Connection, wanted: Wanted) -> None:
         super().__init__(connection, wanted)
         self._record: Any = None
-        self._before: str | None = None  # its page of counters
 
     def request(self) -> CompletionRequest:
         made = super().request()
@@ -58,10 +48,6 @@ class VLLM(OpenAI):
 
     def listing(self, path: str) -> dict[str, Any]:
         return {**super().listing(path), "return_tokens_as_token_ids": True}
-
-    def begin(self) -> None:
-        if self.wanted.alone and self.wanted.settings.strategy == "speculative":
-            self._before = _counters(self.connection)
 
     def read(self, event: dict[str, Any], arrived: float) -> list[Chunk]:
         response = self.response
@@ -78,11 +64,8 @@ class VLLM(OpenAI):
         return [Chunk(ids or None, (text,), arrived)] if ids or text else []
 
     def finish(self) -> None:
-        response, found = self.response, read_record(self._record)
-        if found.counts is None and self._before is not None:
-            counted = _difference(self.connection, self._before, response.usage[1])
-            found = replace(counted, complaints=(*found.complaints, *counted.complaints))
-        response.speculation = found
+        response = self.response
+        response.speculation = found = read_record(self._record)
         if self.wanted.alone and response.has_ids and found.steps:
             try:
                 response.chunks = _with_token_texts(response.chunks, self.connection, self.wanted.model)
@@ -132,8 +115,7 @@ def read_record(record: Any) -> Speculation:
 def _with_token_texts(chunks: Sequence[Chunk], connection: Connection, model: str) -> list[Chunk]:
     """The chunks with the text of every single token, from ``/detokenize``: the stream has that of whole chunks.
 
-    Single tokens are decoded first: their text is mostly the same everywhere, so few requests are needed. Where
-    the texts do not add up to the chunk's, that stands with its last token.
+    Where the texts do not add up to the chunk's, that stands with its last token.
 
     Raises:
         Refused, httpx2.HTTPError: the server does not detokenize, or takes too long.
@@ -159,90 +141,13 @@ def _with_token_texts(chunks: Sequence[Chunk], connection: Connection, model: st
             done = text if whole else done
         return added
 
-    def texts_of(before: tuple[int, ...], ids: tuple[int, ...], text: str) -> tuple[str, ...]:
-        if len(ids) > 1:
-            for read in (lambda: [text_of((i,)) for i in ids], lambda: in_place(before, ids)):
-                texts = read()
-                for found in (tuple(texts), (*texts[:-1], "")):  # an end token is not shown
-                    if "".join(found) == text:
-                        return found
-        return (*[""] * (len(ids) - 1), text)
-
     found: list[Chunk] = []
     before: tuple[int, ...] = ()
     for chunk in chunks:
         ids = tuple(i for i in chunk.ids or () if i is not None)
-        found.append(replace(chunk, texts=texts_of(before, ids, chunk.text)))
+        texts = in_place(before, ids) if len(ids) > 1 else [chunk.text]
+        if "".join(texts[:-1]) == chunk.text:  # an end token is not shown
+            texts[-1] = ""
+        found.append(replace(chunk, texts=tuple(texts) if "".join(texts) == chunk.text else (chunk.text,)))
         before = (before + ids)[-CONTEXT:]
     return found
-
-
-def _counters(connection: Connection) -> str | None:
-    """vLLM's page of counters, ``/metrics``; None without one."""
-    try:
-        found = connection.get("/metrics")
-    except httpx2.HTTPError:
-        return None  # if nobody is there at all, the request itself will say so
-    return found.text if found.is_success else None
-
-
-def _difference(connection: Connection, before: str, completion_tokens: int | None) -> Speculation:
-    """The request's totals by the counters before it and after, or why they are not the request's alone.
-
-    They may follow the end of the response with a short delay, which is waited for.
-    """
-    try:
-        first = _sums(before)
-        for _ in range(COUNTER_TRIES):
-            after = _counters(connection)
-            if after is None:
-                return Speculation()
-            last = _sums(after)
-            if last.get(FINISHED, 0) > first.get(FINISHED, 0) and not _busy(last):
-                break
-            time.sleep(COUNTER_SECONDS)
-        if any(name not in sums for sums in (first, last) for name in TOTALS):
-            return Speculation()
-        grown = {name: int(value - first.get(name, 0)) for name, value in last.items()}
-    except (ValueError, OverflowError):  # the second: an infinite number
-        return Speculation(complaints=("the server's page of metrics cannot be read",))
-    steps, drafted, accepted = (grown[name] for name in TOTALS)
-    by_position = {int(place): n for name, n in grown.items() if (place := name.partition("/")[2])}
-    positions = tuple(by_position[place] for place in sorted(by_position))
-    finished, generated = grown.get(FINISHED, 0), grown.get(GENERATED, 0)
-    for wrong, reason in (
-        (_busy(first), "it was busy with other requests when this one began"),
-        (_busy(last), "it is busy with other requests"),
-        (finished != 1, f"{finished} requests ended while this one ran, so they are not of this one alone"),
-        (
-            completion_tokens not in (None, generated),
-            f"they count {generated} tokens, but the answer has {completion_tokens}",
-        ),
-        (
-            not 0 <= accepted <= drafted or steps < 0 or (positions and sum(positions) != accepted),
-            "they do not add up",
-        ),
-    ):
-        if wrong:
-            return Speculation(complaints=(f"the server's counters are not used: {reason}",))
-    counts = Counts(steps, drafted, accepted, len(positions) or None, per_position=positions or None)
-    return Speculation(counts, by_counters=True)
-
-
-def _sums(text: str) -> dict[str, float]:
-    """Sums over all engines of a deployment by name; those of accepted tokens by name and draft position.
-
-    Raises:
-        ValueError: it is no page of metrics.
-    """
-    sums: dict[str, float] = {}
-    for family in text_string_to_metric_families(text):
-        for sample in family.samples:
-            if sample.name in READ:
-                place = f"/{int(sample.labels.get('position', -1))}" if sample.name == BY_POSITION else ""
-                sums[sample.name + place] = sums.get(sample.name + place, 0.0) + sample.value
-    return sums
-
-
-def _busy(sums: dict[str, float]) -> bool:
-    return any(sums.get(name) for name in BUSY)
