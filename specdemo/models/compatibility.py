@@ -24,6 +24,7 @@ from specdemo.models.request import ModelSource
 from specdemo.models.types import PreTrainedModel
 
 PROBE = "Hello, world! 12 345\n\tdéjà vu — 你好, مرحبا 🙂 x = f(y);  # two  spaces"
+NO_TOKENIZER = "add its tokenizer.json, or choose a repository that has it."
 ROUND_TRIP = "Hello, World:\n  1 plus 2 is 3."
 COUNTED, MOST_COUNTED = re.compile(r"(.*_)?(layer|expert|block|label)s?"), 1024
 """Fields of a config.json that count what the library builds one by one; no model comes near so many."""
@@ -85,10 +86,8 @@ def check_counts(source: ModelSource, data: Mapping[str, Any]) -> None:
         if isinstance(value, dict):
             check_counts(source, value)
         elif isinstance(value, int) and value > MOST_COUNTED and COUNTED.fullmatch(name):
-            raise PairError(
-                f"{source.name}: {name} in its config.json is {value:,}, more than any model has; "
-                "choose another repository."
-            )
+            wrong = f"{name} in its config.json is {value:,}, more than any model has"
+            raise PairError(f"{source.name}: {wrong}; choose another repository.")
 
 
 def skeleton_of(role: str, source: ModelSource, config: PretrainedConfig) -> PreTrainedModel:
@@ -105,10 +104,8 @@ def skeleton_of(role: str, source: ModelSource, config: PretrainedConfig) -> Pre
     # Of a model that reads images too its language model alone is taken.
     causal.add(MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES.get(config.model_type, ""))
     if type(config) not in MODEL_FOR_CAUSAL_LM_MAPPING or (named is not None and named not in causal):
-        raise PairError(
-            f"{role}: {source.name} is a {named or type(config).__name__}, which is no causal language model; "
-            "choose one that continues text."
-        )
+        what = f"a {named or type(config).__name__}, which is no causal language model"
+        raise PairError(f"{role}: {source.name} is {what}; choose one that continues text.")
     # Not by from_config: it sets torch's default dtype for the whole process, and a pair that another thread is
     # loading at that moment would take weights of that dtype.
     with torch.device("meta"):
@@ -123,14 +120,10 @@ def read_tokenizer(source: ModelSource, folder: Path) -> PreTrainedTokenizerBase
     try:
         tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
     except Exception as error:  # the library raises whatever its many loaders raise
-        raise PairError(
-            f"{source.name} has no tokenizer that can be read ({str(error).strip().splitlines()[0]}); "
-            "add its tokenizer.json, or choose a repository that has one."
-        ) from error
+        reason = f"that can be read ({str(error).strip().splitlines()[0]})"
+        raise PairError(f"{source.name} has no tokenizer {reason}; {NO_TOKENIZER}") from error
     if not tokenizer(PROBE)["input_ids"]:  # the library makes an empty one up for some architectures
-        raise PairError(
-            f"{source.name} has no tokenizer files; add its tokenizer.json, or choose a repository that has it."
-        )
+        raise PairError(f"{source.name} has no tokenizer files; {NO_TOKENIZER}")
     return tokenizer
 
 
@@ -141,16 +134,14 @@ def check_quantization(quantization: str, device: str, dtype: torch.dtype) -> No
         PairError: the message says what is missing, and what works instead.
     """
     if importlib.util.find_spec("optimum.quanto") is None:
-        raise PairError(
-            f"quantisation: {quantization} needs optimum-quanto, which is not installed; "
-            "pip install -r requirements.txt, or choose no quantisation."
-        )
+        needs = f"{quantization} needs optimum-quanto"
+        raise PairError(f"quantisation: {needs}; pip install -r requirements.txt, or choose no quantisation.")
     if quantization == "float8" and (best_device() if device == "auto" else device) == "mps":
         raise PairError("quantisation: an Apple GPU has no float8; choose int8 or int4, or the CPU.")
     # quanto builds its C++ extension at its first use.
     compiles = all(shutil.which(tool) for tool in ("c++", "ninja"))
     if quantization == "int4" and on_cpu(device) and dtype is not torch.bfloat16 and not compiles:
-        raise PairError(
-            "quantisation: int4 on a CPU unpacks with compiled code unless the dtype is bfloat16, and there is no "
-            "C++ compiler with ninja here; choose bfloat16, or int8."
+        needs = (
+            "int4 on a CPU is compiled unless in bfloat16, and there is no C++ compiler with ninja here"
         )
+        raise PairError(f"quantisation: {needs}; choose bfloat16, or int8.")

@@ -126,9 +126,9 @@ def fitted(config: Eagle3Config, target: PreTrainedConfig) -> Eagle3Config:
     layers = text.num_hidden_layers
     aux_layers = config.aux_layers or (2, layers // 2, layers - 3)
     if not all(0 <= layer < layers for layer in aux_layers):
+        read = ", ".join(map(str, aux_layers))
         raise PairError(
-            f"{config.name} reads the target's layers {', '.join(map(str, aux_layers))}, and the target has "
-            f"{layers} layers; {advice}."
+            f"{config.name} reads the target's layers {read}, and the target has {layers} layers; {advice}."
         )
     return replace(config, aux_layers=aux_layers)
 
@@ -154,10 +154,8 @@ def read_config(data: Mapping[str, Any], name: str) -> Eagle3Config:
     if kind not in (None, "eagle3"):
         raise PairError(f"{name} is a speculator of kind {str(kind)[:40]!r}; choose an EAGLE-3 head.")
     if kind is None and "draft_vocab_size" not in data and "eagle3" not in _architecture(data):
-        raise PairError(
-            f"{name} is no EAGLE-3 head: its config.json names neither a draft_vocab_size nor an EAGLE-3 "
-            "architecture; choose the folder or repository of one."
-        )
+        lacks = "its config.json names neither draft_vocab_size nor such an architecture"
+        raise PairError(f"{name} is no EAGLE-3 head: {lacks}; choose the folder or repository of one.")
     nested = _inner(data, "eagle_config")
     if nested.get("use_aux_hidden_state") is False:
         raise PairError(f"{name} reads only the target's last state; choose an EAGLE-3 head, which reads three.")
@@ -165,10 +163,8 @@ def read_config(data: Mapping[str, Any], name: str) -> Eagle3Config:
     layer, vocabulary = _layer(shape, name), _count(shape, "vocab_size", name)
     draft_vocabulary = _count(data, "draft_vocab_size", name, vocabulary)
     if draft_vocabulary > vocabulary:
-        raise PairError(
-            f"{name} drafts {draft_vocabulary:,} tokens of a vocabulary of {vocabulary:,}; its config.json is "
-            "wrong."
-        )
+        drafts = f"{draft_vocabulary:,} tokens of a vocabulary of {vocabulary:,}"
+        raise PairError(f"{name} drafts {drafts}; its config.json is wrong.")
     flags = {flag: bool(data.get(flag, nested.get(flag))) for flag in FLAGS}
     if kind:  # files without the key were trained with it on, as vLLM reads them
         flags["norm_before_residual"] = data.get("norm_before_residual") is not False

@@ -222,10 +222,8 @@ def read_head(folder: Path, files: list[str], config: Eagle3Config, target: PreT
         head = Eagle3Head(config, own_embeddings=TABLE in tensors)
     embeddings: Any = target.get_input_embeddings()
     if TABLE not in tensors and embeddings.weight.shape[1] != config.width:
-        raise PairError(
-            f"{config.name} has no embeddings of its own, and the target's are not {config.width:,} wide; choose "
-            "the head that was made for this target."
-        )
+        lacks = f"no embeddings of its own, and the target's are not {config.width:,} wide"
+        raise PairError(f"{config.name} has {lacks}; choose the head that was made for this target.")
     if "norm.weight" not in tensors and not (config.norm_before_head or config.feeds_norm):
         head.norm = None
     # Files of whole vocabularies may lack the table of ids.

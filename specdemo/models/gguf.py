@@ -79,19 +79,15 @@ def check_model(role: str, header: GgufHeader, name: str) -> None:
     generates = header.tokens and header.whole("block_count") and header.architecture not in BLOCKS
     if kind not in ("", "model") or not generates:
         what = kind or header.architecture or "unknown"
-        raise PairError(
-            f"{role}: {name} is no language model (it is {what!r:.60}); give a model that generates text."
-        )
+        raise PairError(f"{role}: {name} is no language model but {what!r:.60}; give one that generates text.")
 
 
 def check_head(head: GgufHeader, target: GgufHeader, name: str) -> None:
     """Refuse a head that was made for a target of another width."""
     width = target.whole("embedding_length")
     if (made_for := head.whole("target_hidden_size", width)) != width:
-        raise PairError(
-            f"head: {name} was made for a target of width {made_for}, and this one's is {width}; give the head of "
-            "this target."
-        )
+        why = f"{name} was made for a target of width {made_for}, and this one's is {width}"
+        raise PairError(f"head: {why}; give the head of this target.")
 
 
 def working_bytes(header: GgufHeader, vocabulary: int) -> int:

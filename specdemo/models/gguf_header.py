@@ -66,9 +66,7 @@ def read_header(data: bytes, name: str) -> GgufHeader:
         PairError: it is no GGUF file, or none that llama.cpp reads.
     """
     if data[:4] != b"GGUF":
-        raise PairError(
-            f"{name} is no GGUF file, or a pointer to one (git lfs pull fetches it); give a .gguf file."
-        )
+        raise PairError(f"{name} is no GGUF file, or a pointer to one (git lfs pull fetches it); give one.")
     reader = _Reader(data, name)
     version, tensors, fields = reader.number("I"), reader.number("Q"), reader.number("Q")
     if version not in (2, 3):

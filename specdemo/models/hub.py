@@ -93,10 +93,8 @@ class Checkpoint:
             shards = sorted({*self._weight_map(self.read([INDEX], progress) / INDEX).values()})
             if lost := [name for name in shards if name not in self.sizes]:
                 more = f", and {len(lost) - 1} more" if len(lost) > 1 else ""
-                raise PairError(
-                    f"{self.source.name} is incomplete: {lost[0]} is missing{more}; fetch it again where there is "
-                    "a network."
-                )
+                missing = f"{lost[0]} is missing{more}"
+                raise PairError(f"{self.source.name} is incomplete: {missing}; fetch it again, with a network.")
             return shards
         if self.cached:
             raise unreachable(self.source)
@@ -105,9 +103,7 @@ class Checkpoint:
                 f"{self.source.name} holds its weights as pickles only, which can run code when they are opened; "
                 f"choose a repository with safetensors, or convert this one with {convert}."
             )
-        raise PairError(
-            f"{self.source.name} holds no weights (no {ONE_FILE}); choose the repository that has them."
-        )
+        raise PairError(f"{self.source.name} holds no weights ({ONE_FILE}); choose the repository that has them.")
 
     def tensor_names(self, files: Sequence[str]) -> set[str] | None:
         """Of the tensors in :meth:`weights`, by the index, which :meth:`describe` fetched, or by the one file;
@@ -178,10 +174,8 @@ class HubCheckpoint(Checkpoint):
                 progress.check()
                 if _digest(part, sha256=len(blob.name) == 64) != blob.name:
                     part.unlink()
-                    raise PairError(
-                        f"{self.source.name}: {name} arrived damaged (its hash is not the hub's) and was thrown "
-                        "away; load the pair again."
-                    )
+                    why = f"{name} arrived damaged (its hash is not the hub's) and was thrown away"
+                    raise PairError(f"{self.source.name}: {why}; load the pair again.")
                 part.replace(blob)
         # The library finds the content under its hash and only links it into its snapshot.
         hf_hub_download(self.source.name, name, revision=self.commit, token=_token())

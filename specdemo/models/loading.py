@@ -132,10 +132,8 @@ def _load_model(model: ModelReport, folder: Path, device: str, progress: LoadPro
     ]
     if lacking or misshapen:  # the library would fill what is lacking with random numbers
         wrong = f"lack {lacking[0]}, which" if lacking else f"hold {min(misshapen)} in another shape than"
-        raise PairError(
-            f"{model.name}: its weight files {wrong} the configuration asks for; "
-            "they are incomplete or belong to another model."
-        )
+        belong = "they are incomplete or belong to another model"
+        raise PairError(f"{model.name}: its weight files {wrong} the configuration asks for; {belong}.")
     return loaded.eval()
 
 

@@ -70,9 +70,8 @@ class ModelPair:
             check_can_decode("draft", self.draft)
         if self.head is not None:
             if not isinstance(self.head, Eagle3Head):
-                raise PairError(
-                    f"head: {type(self.head).__name__} is no EAGLE-3 head; read one with specdemo.Eagle3Head.load."
-                )
+                kind = type(self.head).__name__
+                raise PairError(f"head: {kind} is no EAGLE-3 head; read one with specdemo.Eagle3Head.load.")
             fitted(self.head.config, self.target.config)
         if self.mtp is not None and not (isinstance(self.mtp, MtpHead) and self.mtp.belongs_to(self.target)):
             raise PairError("mtp: it is no MTP head of this target; read it with specdemo.MtpHead.load.")

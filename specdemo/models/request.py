@@ -60,19 +60,15 @@ def parse_source(text: str, revision: str | None = None) -> ModelSource:
         path = Path(text).expanduser().absolute()  # the parts of a split file need not lie where a link leads
         return ModelSource(text, folder=path.parent, file=path.name)
     if text.startswith((".", "/", "~", "\\")) or (text.lower().endswith(".gguf") and ":" not in text):
-        raise PairError(
-            f"pair: there is no folder or file {shorten(text)!r}; give the folder that holds the model's "
-            "config.json, or a .gguf file."
-        )
+        advice = "give the folder that holds the model's config.json, or a .gguf file"
+        raise PairError(f"pair: there is no folder or file {shorten(text)!r}; {advice}.")
     name, colon, file = text.partition(":")
     name, _, typed = name.partition("@")
     try:
         validate_repo_id(name if "/" in name or not colon else text)
     except HFValidationError as error:
-        raise PairError(
-            f"pair: {shorten(text)!r} is neither a folder or file here nor a name on the hub; write owner/name, "
-            "owner/name@revision, owner/name:FILE.gguf or a path."
-        ) from error
+        advice = "write owner/name, owner/name@revision, owner/name:FILE.gguf or a path"
+        raise PairError(f"pair: {shorten(text)!r} is neither here nor a name on the hub; {advice}.") from error
     return ModelSource(name, typed or revision, file=file if colon else None)
 
 
@@ -207,16 +203,11 @@ def request_pair(
     )
     kinds = {source.file is None for source in (request.target, request.draft, request.head) if source}
     if len(kinds) > 1:
-        raise PairError(
-            "pair: GGUF files are drafted for by GGUF files, and other models by others; give one kind."
-        )
+        raise PairError("pair: GGUF files draft for GGUF files only, and other models for others; give one kind.")
     if request.is_gguf:
         held = (dtype, "auto"), (device, "cpu"), (target_quantization, "none"), (draft_quantization, "none")
         if any(str(given) not in ("None", "auto", usual) for given, usual in held):
-            raise PairError(
-                "pair: a GGUF file holds its own types and llama.cpp chooses the device; leave dtype, device and "
-                "quantisations out."
-            )
+            raise PairError("pair: a GGUF file holds its types; leave dtype, device and quantisations out.")
         return replace(request, device="cpu")
     return request
 
@@ -240,10 +231,8 @@ def _typed(name: str | Sequence[str]) -> CatalogEntry:
     """
     given = [name] if isinstance(name, str) else name if isinstance(name, list | tuple) else []
     if not given or not all(isinstance(part, str) and part.strip() for part in given):
-        raise PairError(
-            f"pair: {name!r:.80} names no models; give an id of the catalogue ({', '.join(catalog())}), a target, "
-            "or 'target + draft'."
-        )
+        choice = f"an id of the catalogue ({', '.join(catalog())}), a target, or 'target + draft'"
+        raise PairError(f"pair: {name!r:.80} names no models; give {choice}.")
     parts = [part.strip() for part in given]
     quoted = (f'"{part}"' if BETWEEN in part else part for part in parts)
     typed = parts[0] if isinstance(name, str) else BETWEEN.join(quoted)
@@ -255,10 +244,8 @@ def _typed(name: str | Sequence[str]) -> CatalogEntry:
     if isinstance(name, str) and not is_folder(typed) and not is_file(typed):
         meant = get_close_matches(typed, catalog(), n=1)
         if meant and not any(mark in typed for mark in ("/", "@", ":", BETWEEN)):
-            raise PairError(
-                f"pair: {name!r:.80} is not known; did you mean {meant[0]!r}? "
-                "A repository of the hub is written owner/name."
-            )
+            hint = f"did you mean {meant[0]!r}? A repository of the hub is written owner/name."
+            raise PairError(f"pair: {name!r:.80} is not known; {hint}")
         parts = [re.sub('^"(.+)"$', r"\1", part.strip()) for part in SEPARATOR.split(name)]
     if len(parts) > 3 or not all(parts):
         raise PairError(
@@ -278,9 +265,7 @@ def _device(device: str | torch.device | None) -> str:
         where = torch.device(device)
         torch.zeros(1, device=where).item()  # the meta device has no numbers
     except (RuntimeError, AssertionError, TypeError) as error:
-        raise PairError(
-            f"device: {device!r:.80} is not available here; choose cpu, auto, or leave it out."
-        ) from error
+        raise PairError(f"device: {device!r:.80} is not available here; choose cpu or auto.") from error
     return str(where) if where.type == "cuda" else where.type  # cpu:0 is the CPU
 
 
@@ -296,7 +281,6 @@ def _quantization(requested: str | None, default: str | None) -> str | None:
     if chosen in (None, "none"):
         return None
     if chosen not in QUANTIZATIONS:
-        raise PairError(
-            f"quantisation: {chosen!r:.80} is not known; choose one of none, {', '.join(QUANTIZATIONS)}."
-        )
+        known = ", ".join(("none", *QUANTIZATIONS))
+        raise PairError(f"quantisation: {chosen!r:.80} is not known; choose one of {known}.")
     return chosen

@@ -175,10 +175,7 @@ def _from_environment() -> Iterator[tuple[str, dict[str, Any]]]:
 def _entry(name: str, table: dict[str, Any]) -> ServerEntry:
     try:
         if "api_key" in table:
-            raise ServerError(
-                "it holds an api_key; keep keys out of files: write api_key_env with the name of the environment "
-                "variable that holds it."
-            )
+            raise ServerError("it holds an api_key; keep keys out of files: name their variable as api_key_env.")
         known = (*OTHER_FIELDS, *PAIR_FIELDS)
         if (unknown := next((field for field in table if field not in known), None)) is not None:
             raise ServerError(f"{unknown!r:.80} is not known; take one of {', '.join(known)}.")

@@ -108,9 +108,8 @@ class GgufPair(ServedPair):
         )
         if drafts and info.needs is not None and info.needs not in self.parts:
             able = " or ".join(repr(other.name) for other in offered_with(self.parts))
-            raise SettingsError(
-                "drafter", f"{info.name!r} needs {PARTS[info.needs]}, and this pair has none; choose {able}."
-            )
+            lacks = f"{info.name!r} needs {PARTS[info.needs]}, and this pair has none"
+            raise SettingsError("drafter", f"{lacks}; choose {able}.")
 
     def flags(self, settings: Settings) -> tuple[str, ...]:
         """The flags of ``llama-server`` for a lane, but for host, port and key."""
@@ -151,11 +150,9 @@ class GgufPair(ServedPair):
         context = min(self.context, CELLS * -(-tokens // CELLS))
         need, free = 2 * slots * context * self.kv, free_memory(str(self.device))
         if need > free:
-            raise SettingsError(
-                "users",
-                f"KV caches of {slots} slots of {context:,} tokens need {gigabytes(need)} and {gigabytes(free)} "
-                "are free; take fewer users, or shorter prompts and outputs.",
-            )
+            caches = f"KV caches of {slots} slots of {context:,} tokens need {gigabytes(need)}"
+            advice = "take fewer users, or shorter prompts and outputs"
+            raise SettingsError("users", f"{caches} and {gigabytes(free)} are free; {advice}.")
         return replace(self, slots=slots, context=context, kept=max(self.kept, 2))
 
     def clock(self) -> float:

@@ -142,9 +142,8 @@ class ServerPair(ServedPair):
         role, other = ("baseline_url", "speculative") if plain else ("speculative_url", "autoregressive")
         url = getattr(self, role)
         if url is None:
-            raise ServerError(
-                f"{self.name!r} has no {role}, which the strategy {strategy!r} needs; choose {other!r} or add one."
-            )
+            lacks = f"{self.name!r} has no {role}, which the strategy {strategy!r} needs"
+            raise ServerError(f"{lacks}; choose {other!r} or add one.")
         return url
 
     def shares_machine(self, strategy: str) -> bool:

@@ -30,9 +30,7 @@ def wanted_of(pair: ServedPair, prompt: Any, settings: Settings) -> Wanted:
         if any(i < 0 for i in prompt):
             raise PromptError("token ids are not negative.")
         if settings.chat:
-            raise PromptError(
-                "token ids cannot be put into a server's chat template; give text, or switch chat off."
-            )
+            raise PromptError("token ids cannot be put into a chat template; give text, or switch chat off.")
     return Wanted(pair.model_of(settings.strategy), prompt, chat, settings, pair.stop)
 
 

@@ -41,7 +41,7 @@ REFUSED = {
         ("batch",),
         WITH_STATES + UNTRUE_STATES + POSITIONS_ARE_SLOTS + "gpt_neox_japanese cpmant prophetnet",
     ),
-    "needs a target of several layers kept in one list": (("early exit",), "hrm_text longcat_flash"),
+    "needs several layers in one list": (("early exit",), "hrm_text longcat_flash"),
 }
 UNLIKE_GENERATE = ("moshi",)
 """``generate`` gives these a cache that forgets what lies before a window, which their masks do not hide."""

@@ -67,23 +67,15 @@ def exit_layer_of(pair: ModelPair, settings: Settings) -> int:
 
 
 def _check(pair: ModelPair, settings: Settings) -> None:
-    layers = _layers(pair)
+    layers, kind = _layers(pair), type(pair.target).__name__
     if layers < 2 or layer_list(pair.target) is None:
-        raise SettingsError(
-            "drafter",
-            f"'early_exit' needs a target of several layers kept in one list; {type(pair.target).__name__} "
-            "has none. Choose 'prompt_lookup'.",
-        )
+        reason = f"needs several layers in one list, and {kind} has none"
+        raise SettingsError("drafter", f"'early_exit' {reason}; choose 'prompt_lookup'.")
     if keeps_states(pair.target):
-        raise SettingsError(
-            "drafter",
-            f"'early_exit' drafts in the target's own cache, and {type(pair.target).__name__} keeps states in it, "
-            "which have no tokens to take out; choose 'prompt_lookup'.",
-        )
-    if settings.exit_layer is not None and settings.exit_layer >= layers:
-        raise SettingsError(
-            "exit_layer", f"must be below the target's {layers} layers, not {settings.exit_layer}."
-        )
+        reason = f"drafts in the target's own cache, and {kind} keeps states there, which have no tokens"
+        raise SettingsError("drafter", f"'early_exit' {reason}; choose 'prompt_lookup'.")
+    if (wanted := settings.exit_layer) is not None and wanted >= layers:
+        raise SettingsError("exit_layer", f"must be below the target's {layers} layers, not {wanted}.")
 
 
 def _open(pair: ModelPair, target: Runner, lane: Lane) -> EarlyExitDrafter:

@@ -102,11 +102,8 @@ def _spec(part: Literal["head", "mtp"]) -> DrafterSpec:
 
     def check(pair: ModelPair, settings: Settings) -> None:
         if layer_list(pair.target) is None:
-            raise SettingsError(
-                "drafter",
-                f"{settings.drafter!r} reads between the target's layers, and {type(pair.target).__name__} keeps "
-                "them in no list; choose 'prompt_lookup'.",
-            )
+            reason = f"reads between layers, and {type(pair.target).__name__} keeps them in no list"
+            raise SettingsError("drafter", f"{settings.drafter!r} {reason}; choose 'prompt_lookup'.")
 
     def opened(pair: ModelPair, target: Runner, lane: Lane) -> HeadDrafter:
         head = of(pair)

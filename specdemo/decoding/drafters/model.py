@@ -61,18 +61,12 @@ def _check(pair: ModelPair, settings: Settings) -> None:
     if pair.draft_tokenizer is not None:
         check_reencoding(pair, settings)
         if settings.drafts_trees:
-            raise SettingsError(
-                "tree_nodes",
-                "a draft with another tokenizer writes text, which has no second guesses; set tree nodes to 0.",
-            )
+            raise SettingsError("tree_nodes", "a draft with another tokenizer has no second guesses; set 0.")
     elif settings.strategy == "assisted":
         widths = [m.config.get_text_config().vocab_size for m in pair.models]
         if widths[0] != widths[1]:
-            raise SettingsError(
-                "strategy",
-                f"'assisted' takes models of one vocabulary width only, and these have {widths[0]:,} and "
-                f"{widths[1]:,}; choose 'speculative', which reads the padding for what it is.",
-            )
+            reason = f"models of one vocabulary width only, and these have {widths[0]:,} and {widths[1]:,}"
+            raise SettingsError("strategy", f"'assisted' takes {reason}; choose 'speculative'.")
 
 
 def _open(pair: ModelPair, target: Runner, lane: Lane) -> Drafter:

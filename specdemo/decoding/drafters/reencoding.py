@@ -151,14 +151,10 @@ def check_reencoding(pair: ModelPair, settings: Settings) -> None:
         SettingsError: text cannot be passed between this pair's two tokenizers.
     """
     if settings.strategy == "assisted":
-        raise SettingsError(
-            "strategy", "'assisted' needs models of one tokenizer, and these have two; choose 'speculative'."
-        )
+        raise SettingsError("strategy", "'assisted' needs models of one tokenizer; choose 'speculative'.")
     for role, tokenizer in (("target", pair.tokenizer), ("draft", pair.draft_tokenizer)):
         if tokenizer is None or not gives_back(tokenizer):
             why = "is missing" if tokenizer is None else "does not give back the text it encodes"
-            raise SettingsError(
-                "drafter",
-                f"'model' must pass text between two tokenizers here, but the {role}'s {why}; "
-                f"choose {_others()}, or a draft with the target's tokenizer.",
-            )
+            reason = f"must pass text between two tokenizers here, but the {role}'s {why}"
+            advice = f"choose {_others()}, or a draft with the target's tokenizer"
+            raise SettingsError("drafter", f"'model' {reason}; {advice}.")

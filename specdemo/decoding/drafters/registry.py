@@ -56,21 +56,16 @@ def check_drafter(pair: ModelPair, settings: Settings) -> None:
     spec_of(info.name).check(pair, settings)
     models = pair.models if info.needs == "draft" else [pair.target]
     if settings.strategy == "assisted" and (names := [type(m).__name__ for m in models if m._is_stateful]):
-        raise SettingsError(
-            "strategy",
-            f"'assisted' is transformers' own, which takes no tokens back from a {names[0]}; "
-            "choose 'speculative'.",
-        )
+        reason = f"is transformers' own, which takes no tokens back from a {names[0]}"
+        raise SettingsError("strategy", f"'assisted' {reason}; choose 'speculative'.")
     if settings.drafts_trees:
         readers = list(zip(("target", "draft"), models, strict=False))
         for role, model in readers:
             attention = model.config.get_text_config()._attn_implementation or ""
             if "flash" in attention:  # which has a causal mask and takes no other
-                raise SettingsError(
-                    "tree_nodes",
-                    f"the {role}'s attention is {attention!r}, which takes no mask of a tree; load it with "
-                    "attn_implementation='sdpa', or set tree nodes to 0.",
-                )
+                advice = "load it with attn_implementation='sdpa', or set 0"
+                reason = f"the {role}'s attention is {attention!r}, which takes no mask of a tree"
+                raise SettingsError("tree_nodes", f"{reason}; {advice}.")
         for role, model in readers:
             once(pair, f"{role} in trees", partial(check_trees, role, model, settings.engine))
 
