@@ -73,11 +73,7 @@ class Recording:
 
     @staticmethod
     def from_json(text: str | bytes) -> Recording:
-        """Read a saved recording, or one trace or a list of traces as ``Trace.to_json`` writes them.
-
-        Raises:
-            TraceError: it cannot be replayed; one sentence says where it fails and what to do.
-        """
+        """A recording, or traces as ``Trace.to_json`` writes them; a TraceError where they cannot be replayed."""
         if len(text) > LARGEST_FILE:
             raise TraceError(_too_large(len(text)))
         try:
@@ -88,11 +84,7 @@ class Recording:
 
     @staticmethod
     def load(path: str | Path) -> Recording:
-        """Read a recording from a file.
-
-        Raises:
-            TraceError: the file cannot be opened, or what ``from_json`` raises.
-        """
+        """Read a recording from a file; a TraceError where it cannot be opened or replayed."""
         path = Path(path)
         try:
             if path.stat().st_size > LARGEST_FILE:

@@ -218,12 +218,9 @@ def at_least_one(field: str, value: object) -> int:
 
 
 def whole_numbers(field: str, values: Any, most: int | None, example: str) -> tuple[int, ...]:
-    """The values of any list of whole numbers, numpy's too, in ascending order, each once.
+    """The values of any list of whole numbers, numpy's too, in ascending order, each once; else a SettingsError.
 
     Each is from 1 to ``most``, None for no limit; ``example`` says how to write them.
-
-    Raises:
-        SettingsError: there are none, or one is out of range; names the ``field``.
     """
     try:
         wanted = list(values)

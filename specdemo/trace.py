@@ -90,11 +90,7 @@ class Trace:
 
     @staticmethod
     def from_json(text: str) -> Trace:
-        """Read a saved trace.
-
-        Raises:
-            TraceError: not a trace of this schema; says where it fails.
-        """
+        """Read a saved trace; a TraceError says where it is none of this schema."""
         return trace_of(parsed(text, NAME))
 
     def __iter__(self) -> Iterator[Round]:

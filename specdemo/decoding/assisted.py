@@ -148,10 +148,7 @@ class AssistedObserver(BaseStreamer):
         """The last round was put already."""
 
     def explain(self, error: RuntimeError) -> None:
-        """
-        Raises:
-            PairError: what a model gave last is no distribution, and so the reason for this error.
-        """
+        """A PairError if what a model gave last is no distribution, which is then the reason for ``error``."""
         for role, logits in (("drafter", self._draft_logits[-1:]), ("target", [self._logits])):
             if not all(each.logsumexp(-1).isfinite().all() for each in logits):
                 raise not_finite(role) from error

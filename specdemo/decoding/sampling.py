@@ -102,8 +102,7 @@ class Sampler:
     def draw_apart(self, p: torch.Tensor, count: int, role: str = "target") -> torch.Tensor:
         """``count`` tokens from each distribution, each drawn from what those before it left. Shape (…, count).
 
-        Raises:
-            PairError: they are no distributions, as torch itself looks.
+        A PairError where they are no distributions, as torch itself looks.
         """
         try:
             return torch.multinomial(p, count, generator=self.generator)

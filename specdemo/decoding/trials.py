@@ -39,13 +39,10 @@ IN_ORDER = "its recurrent layers read one text, token after token"
 
 
 def check_chain(role: str, model: PreTrainedModel, engine: Engine = "auto") -> None:
-    """Whether tokens fed one by one and several at once, behind a rollback, give the logits of one forward.
+    """A PairError where tokens one by one or several at once, after a rollback, give other logits than one forward.
 
     These are the forwards that a first run would have to warm up anyway. A model with states is tried twice
     behind one checkpoint, the second time with all of the tokens at once.
-
-    Raises:
-        PairError: they do not, or the model fails.
     """
 
     def off() -> float:
@@ -76,12 +73,7 @@ def check_chain(role: str, model: PreTrainedModel, engine: Engine = "auto") -> N
 
 
 def check_trees(role: str, model: PreTrainedModel, engine: str) -> None:
-    """Whether the tokens of a draft tree give the logits of a path alone, past every window.
-
-    Raises:
-        SettingsError: they do not, or the model takes no such tokens.
-        PairError: the logits are not finite.
-    """
+    """A SettingsError where tokens of a draft tree give other logits than a path alone, past every window."""
     if choose(model, engine).name == "direct":  # which is our own code, for models known to the last detail
         return
 
@@ -107,12 +99,7 @@ def check_trees(role: str, model: PreTrainedModel, engine: str) -> None:
 
 
 def check_rows(role: str, model: PreTrainedModel) -> None:
-    """Whether rows of unequal lengths give together the logits of each alone, past every window.
-
-    Raises:
-        PairError: the model takes no positions or masks of its own, its rows are not independent, or it computes
-            no finite numbers.
-    """
+    """A PairError where rows of unequal lengths do not give the logits of each alone, past every window."""
 
     def from_the_beginning() -> float:
         together, alone = RaggedRunner(model, rows=2), [EagerRunner(model), EagerRunner(model)]

@@ -128,11 +128,7 @@ def read_tokenizer(source: ModelSource, folder: Path) -> PreTrainedTokenizerBase
 
 
 def check_quantization(quantization: str, device: str, dtype: torch.dtype) -> None:
-    """Refuse a quantisation that would fail later, in the middle of a run.
-
-    Raises:
-        PairError: the message says what is missing, and what works instead.
-    """
+    """Refuse a quantisation that would fail in the middle of a run; the PairError says what works instead."""
     if importlib.util.find_spec("optimum.quanto") is None:
         needs = f"{quantization} needs optimum-quanto"
         raise PairError(f"quantisation: {needs}; pip install -r requirements.txt, or choose no quantisation.")
@@ -141,7 +137,5 @@ def check_quantization(quantization: str, device: str, dtype: torch.dtype) -> No
     # quanto builds its C++ extension at its first use.
     compiles = all(shutil.which(tool) for tool in ("c++", "ninja"))
     if quantization == "int4" and on_cpu(device) and dtype is not torch.bfloat16 and not compiles:
-        needs = (
-            "int4 on a CPU is compiled unless in bfloat16, and there is no C++ compiler with ninja here"
-        )
+        needs = "int4 on a CPU is compiled unless in bfloat16, and there is no C++ compiler with ninja here"
         raise PairError(f"quantisation: {needs}; choose bfloat16, or int8.")

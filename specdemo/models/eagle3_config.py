@@ -59,11 +59,7 @@ class Eagle3Config:
 
 
 def config_data(folder: Path) -> dict[str, Any]:
-    """The config.json of a folder as plain data; empty where it holds no object.
-
-    Raises:
-        ValueError: it is no JSON.
-    """
+    """The config.json of a folder; empty where it holds no object, a ValueError where it is no JSON."""
     try:
         data = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     except ValueError as error:
@@ -110,11 +106,7 @@ def shaped_like(
 
 
 def fitted(config: Eagle3Config, target: PreTrainedConfig) -> Eagle3Config:
-    """The description with its auxiliary layers resolved for a target.
-
-    Raises:
-        PairError: the head does not fit the target: width, vocabulary, or a layer behind its last.
-    """
+    """The description with its auxiliary layers resolved for a target; a PairError where it does not fit."""
     text = target.get_text_config()
     advice = "choose the head that was made for this target"
     for what, own, its in (
@@ -145,11 +137,7 @@ def described(config: Eagle3Config, data: Mapping[str, Any]) -> str:
 
 
 def read_config(data: Mapping[str, Any], name: str) -> Eagle3Config:
-    """The description in either format.
-
-    Raises:
-        PairError: it is no EAGLE-3 head, or one of a kind that is not read here; says which.
-    """
+    """The description in either format; a PairError where it is no EAGLE-3 head, or of a kind not read here."""
     kind = data.get("speculators_model_type")
     if kind not in (None, "eagle3"):
         raise PairError(f"{name} is a speculator of kind {str(kind)[:40]!r}; choose an EAGLE-3 head.")

@@ -59,11 +59,9 @@ class GgufHeader:
 
 
 def read_header(data: bytes, name: str) -> GgufHeader:
-    """Read the header at the beginning of a file; ``name`` is the file's, for messages.
+    """Read the header at the beginning of the file ``name``.
 
-    Raises:
-        NeedsMore: these bytes are not the whole of it.
-        PairError: it is no GGUF file, or none that llama.cpp reads.
+    NeedsMore: these bytes are not the whole of it; PairError: it is no GGUF file, or none that llama.cpp reads.
     """
     if data[:4] != b"GGUF":
         raise PairError(f"{name} is no GGUF file, or a pointer to one (git lfs pull fetches it); give one.")

@@ -82,10 +82,9 @@ class Checkpoint:
         return self.read([n for n in described if self.sizes[n] <= LARGEST_DESCRIPTION], progress)
 
     def weights(self, progress: LoadProgress, convert: str = SAVE) -> list[str]:
-        """Names of the files with the weights; ``convert`` turns a pickle of this kind into safetensors.
+        """Names of the files with the weights; a PairError if none is in the safe format.
 
-        Raises:
-            PairError: none in the safe format, or an index that cannot be read.
+        ``convert`` turns a pickle of this kind into safetensors.
         """
         if ONE_FILE in self.sizes:
             return [ONE_FILE]
@@ -220,9 +219,7 @@ class HubCheckpoint(Checkpoint):
 def open_checkpoint(source: ModelSource) -> Checkpoint:
     """Look at what a source holds: a folder, a repository, or without a network what the cache has of it.
 
-    Raises:
-        PairError: no such repository or revision, or neither a network nor a cached copy.
-        HfHubHTTPError: the hub's other refusals, see :mod:`specdemo.models.failures`.
+    A PairError where there is neither, and the hub's other refusals, see :mod:`specdemo.models.failures`.
     """
     if source.folder is not None:
         return Checkpoint(source, source.folder, _sizes_in(source.folder))

@@ -31,12 +31,7 @@ _hook_lock = RLock()
 
 
 def fetch(report: Preflight, progress: LoadProgress) -> None:
-    """Download the missing weights of all models, as one step.
-
-    Raises:
-        PairError: the report's first problem, or what went wrong.
-        LoadCancelled: in between.
-    """
+    """Download the missing weights of all models, as one step; a PairError, or LoadCancelled, if that fails."""
     if not report.ok:
         raise PairError(report.problems[0])
     files = [(model, name) for model in report.models for name in model.checkpoint.missing(model.files)]

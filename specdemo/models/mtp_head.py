@@ -72,11 +72,7 @@ class MtpHead(TargetHead):
 
     @staticmethod
     def load(folder: str | Path, target: PreTrainedModel) -> MtpHead:
-        """Read the head of a target that was loaded without it, from the target's own folder.
-
-        Raises:
-            PairError: the files hold none that fits, or the family's heads are not read.
-        """
+        """Read the head of a target that was loaded without it, from the target's folder; else a PairError."""
         source = head_source(folder, target)
         with explained(source):
             files = open_checkpoint(source).weights(LoadProgress())

@@ -141,11 +141,7 @@ class ModelPair:
 
 
 def checked_threads(threads: object) -> int:
-    """A number of CPU threads that this machine can run.
-
-    Raises:
-        SettingsError: it is none, or more than there are processors; torch would end the process.
-    """
+    """A number of CPU threads that this machine can run, else a SettingsError: torch would end the process."""
     return whole_numbers("threads", [threads], MOST_THREADS, "2")[0]
 
 
@@ -184,11 +180,7 @@ def keeps_states(model: PreTrainedModel) -> bool:
 
 
 def check_can_decode(role: str, model: PreTrainedModel) -> None:
-    """Refuse what is no causal language model or has no cache; the rest is tried when it is loaded.
-
-    Raises:
-        PairError: names the role, and says why.
-    """
+    """Refuse by a PairError what is no causal language model or has no cache; loading tries the rest."""
     if reason := _why_not(model):
         raise PairError(f"{role}: {type(model).__name__} {reason}.")
 

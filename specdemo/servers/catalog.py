@@ -51,10 +51,8 @@ class ServerEntry:
 def servers() -> dict[str, ServerEntry]:
     """All configured servers by id, in the order of the file, with the keys that the environment has now.
 
-    A server whose description is wrong is left out, and logged once: see :func:`problems`.
-
-    Raises:
-        ServerError: the file cannot be read at all; the reason is kept from users of a public page.
+    A server whose description is wrong is left out, and logged once: see :func:`problems`. A ServerError if the
+    file cannot be read at all; the reason is kept from users of a public page.
     """
     try:
         found, wrong = _read_all()
@@ -69,11 +67,7 @@ def servers() -> dict[str, ServerEntry]:
 
 
 def problems() -> dict[str, ServerError]:
-    """What is wrong with the servers that are left out, by id or by place in the file.
-
-    Raises:
-        ServerError: the file cannot be read at all.
-    """
+    """What is wrong with the servers that are left out, by id or by place in the file."""
     return _read_all()[1]
 
 
@@ -87,11 +81,7 @@ def offered() -> dict[str, ServerEntry]:
 
 
 def configured_pair(name: str) -> ServerPair:
-    """The server of this name.
-
-    Raises:
-        ServerError: there is none.
-    """
+    """The server of this name; a ServerError if there is none."""
     known = servers()
     if name in known:
         return known[name].pair

@@ -52,11 +52,7 @@ class Connection:
         )
 
     def stream(self, path: str, body: dict[str, Any]) -> httpx2.Response:
-        """Send the request of a streamed response; to be closed. Nothing is retried: the lane's clock runs.
-
-        Raises:
-            Refused: another status than success.
-        """
+        """Send the request of a streamed response, to be closed; Refused is not retried: the lane's clock runs."""
         # llama.cpp closes the connection after a stream, whatever it says.
         request = self._http.build_request("POST", self._root + path, json=body, headers={"Connection": "close"})
         response = self._http.send(request, stream=True)
@@ -65,11 +61,7 @@ class Connection:
         return response
 
     def network_seconds(self) -> float | None:
-        """The median time of an empty request over an open connection; None if the server refuses it.
-
-        Raises:
-            httpx2.HTTPError: nobody is there.
-        """
+        """The median time of an empty request over an open connection; None if the server refuses it."""
         path = "/health" if self.get("/health").is_success else "/v1/models"
         times = []
         for _ in range(NETWORK_REQUESTS):
@@ -84,11 +76,7 @@ class Connection:
         return self._small("GET", path, seconds)
 
     def page(self, path: str) -> Any:
-        """The JSON at a path, asked for once; None if there is none.
-
-        Raises:
-            httpx2.HTTPError: nobody is there.
-        """
+        """The JSON at a path, asked for once; None if there is none."""
         if path not in self._pages:
             # Over a connection of its own, since a server that fails at a page may cut the connection.
             response = self._small("GET", path, headers={"Connection": "close"})
@@ -98,12 +86,7 @@ class Connection:
         return self._pages[path]
 
     def post(self, path: str, body: dict[str, Any], seconds: float | None = None) -> Any:
-        """The JSON of the response to a small request with a JSON body.
-
-        Raises:
-            Refused: another status than success.
-            Malformed: it is no JSON.
-        """
+        """The JSON of the response to a small request with a JSON body; else Refused, or Malformed."""
         response = self._small("POST", path, seconds, json=body)
         if not response.is_success:
             raise Refused(response)
@@ -170,10 +153,7 @@ def events(response: httpx2.Response, pause: float, seconds: float) -> Iterator[
         pause: the longest time between two of them, though comments keep the connection alive.
         seconds: the longest time for all of them.
 
-    Raises:
-        httpx2.ReadTimeout, Unending: it took longer.
-        EndedByServer: the server reports an error in place of an event.
-        Malformed: a line is no event.
+    ReadTimeout or Unending where it takes longer, EndedByServer for an error in place of an event, else Malformed.
     """
     heard = time.perf_counter()
     for line in _lines(_bounded(response, MOST_STREAMED, seconds)):

@@ -43,11 +43,7 @@ FAILURES = (Refused, EndedByServer, httpx2.HTTPError)
 
 
 def parsed(data: bytes) -> Any:
-    """The value of a JSON text.
-
-    Raises:
-        Malformed: it is none, or one that Python does not read: nested too deeply, with numbers of 5,000 digits.
-    """
+    """The value of a JSON text; Malformed if it is none, or nested or large beyond what Python reads."""
     try:
         return json.loads(data)
     except (ValueError, RecursionError) as error:

@@ -144,8 +144,7 @@ class GgufPair(ServedPair):
     def with_slots(self, slots: int, tokens: int) -> GgufPair:
         """The same files with other servers, which answer so many requests at a time, each of so many ``tokens``.
 
-        Raises:
-            SettingsError: the KV caches of a plain and a speculative server do not fit into memory.
+        A SettingsError where the KV caches of a plain and a speculative server do not fit into memory.
         """
         context = min(self.context, CELLS * -(-tokens // CELLS))
         need, free = 2 * slots * context * self.kv, free_memory(str(self.device))

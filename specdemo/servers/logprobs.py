@@ -27,11 +27,7 @@ Place = tuple[Candidate, ...]
 
 
 def places_of(answer: Any) -> list[Place]:
-    """The likeliest tokens at each place of a whole answer.
-
-    Raises:
-        Malformed: there are none in it, or they are not readable.
-    """
+    """The likeliest tokens at each place of a whole answer; Malformed where there are none to read."""
     match answer:
         case (
             {"completion_probabilities": list(entries)}  # llama.cpp

@@ -40,12 +40,7 @@ class ServedPair(ABC):
 
     @abstractmethod
     def check(self, settings: Settings) -> None:
-        """Refuse a lane that it could not decode.
-
-        Raises:
-            SettingsError: the settings ask for what its servers cannot do; names the field.
-            ServerError: there is no deployment for the strategy.
-        """
+        """Refuse what it could not decode: a SettingsError, or a ServerError without such a deployment."""
 
     @abstractmethod
     def deployed(self, settings: Settings, stop: Event | None = None) -> AbstractContextManager[ServerPair]:

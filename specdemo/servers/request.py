@@ -15,11 +15,7 @@ from specdemo.settings import LLAMA_CPP, Settings
 
 
 def wanted_of(pair: ServedPair, prompt: Any, settings: Settings) -> Wanted:
-    """What a lane wants of a deployment. Token ids are taken as they are; the chat template is for texts.
-
-    Raises:
-        PromptError: the prompt is empty, or not what a server takes.
-    """
+    """What a lane wants of a deployment, else a PromptError. Token ids are taken as they are."""
     if isinstance(prompt, str):
         check_text(prompt)
         chat = pair.chat if settings.chat is None else settings.chat
@@ -35,12 +31,7 @@ def wanted_of(pair: ServedPair, prompt: Any, settings: Settings) -> Wanted:
 
 
 def server_of(pair: Any, settings: Settings) -> ServedPair:
-    """The deployments that the settings name, or the pair itself.
-
-    Raises:
-        SettingsError: the settings ask for what no server can do, or name no server.
-        ServerError: the server they name is not configured, or has no deployment for the strategy.
-    """
+    """The deployments that the settings name, or the pair itself; refuses what no server can do, and no server."""
     if settings.engine not in ("auto", "server", LLAMA_CPP if isinstance(pair, GgufPair) else "auto"):
         reason = f"{settings.engine!r} runs models here; a ServerPair takes 'server' or 'auto'."
         raise SettingsError("engine", reason)
@@ -54,12 +45,7 @@ def server_of(pair: Any, settings: Settings) -> ServedPair:
 
 
 def sweep_prompts(pair: Any, prompts: Any, settings: Settings) -> tuple[ServedPair, list[str | list[int]]]:
-    """The deployments of a sweep, which needs both, and its prompts as they are sent.
-
-    Raises:
-        PromptError: there is no prompt, or one cannot be sent.
-        SettingsError, ServerError: as :func:`server_of`.
-    """
+    """The deployments of a sweep, which needs both, and its prompts as they are sent."""
     found = server_of(pair, settings)
     found.check(replace(settings, strategy="autoregressive"))
     checked = [wanted_of(found, prompt, settings).prompt for prompt in one_by_one(prompts)]

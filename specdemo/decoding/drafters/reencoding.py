@@ -56,10 +56,7 @@ class ReencodingDrafter(Drafter):
         return self._runner.engine
 
     def check_prompt(self, ids: Sequence[int]) -> None:
-        """
-        Raises:
-            PromptError: the draft could not read the prompt and one token more, so it would never draft.
-        """
+        """A PromptError where the draft cannot read the prompt and one token more: it would never draft."""
         begun = self._draft_ids(_decode(self._target_tokenizer, ids))
         if begun and not self._fits(begun, 1):
             raise PromptError(
@@ -146,10 +143,7 @@ def _decode(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int]) -> str:
 
 
 def check_reencoding(pair: ModelPair, settings: Settings) -> None:
-    """
-    Raises:
-        SettingsError: text cannot be passed between this pair's two tokenizers.
-    """
+    """A SettingsError where text cannot be passed between this pair's two tokenizers."""
     if settings.strategy == "assisted":
         raise SettingsError("strategy", "'assisted' needs models of one tokenizer; choose 'speculative'.")
     for role, tokenizer in (("target", pair.tokenizer), ("draft", pair.draft_tokenizer)):

@@ -40,12 +40,7 @@ def register(info: DrafterInfo, spec: DrafterSpec) -> None:
 
 
 def check_drafter(pair: ModelPair, settings: Settings) -> None:
-    """Refuse what this pair cannot draft with. Before a model's first tree two small forwards try it.
-
-    Raises:
-        SettingsError: names the field, and what would work.
-        PairError: a model that is to read trees computes no finite numbers.
-    """
+    """A SettingsError for what this pair cannot draft with. Two small forwards try a model's first tree."""
     info = DRAFTERS[settings.drafter]
     if info.needs is not None and info.needs not in pair.parts:
         able = [other for other in offered_with(pair.parts) if other.trees or not settings.drafts_trees]

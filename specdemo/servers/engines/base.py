@@ -73,11 +73,7 @@ class Engine(ABC):
 
     @abstractmethod
     def request(self) -> CompletionRequest:
-        """What to send. May ask the server small things first, since no clock runs yet.
-
-        Raises:
-            Refused, Malformed, httpx2.HTTPError: the server does not answer these.
-        """
+        """What to send. May ask the server small things first, since no clock runs yet; else one of ``FAILURES``."""
 
     def listing(self, path: str) -> dict[str, Any]:
         """Parameters with which a whole answer at ``path`` has the likeliest tokens at every place."""
@@ -85,11 +81,7 @@ class Engine(ABC):
 
     @abstractmethod
     def read(self, event: dict[str, Any], arrived: float) -> list[Chunk]:
-        """The parts of the output in one event of the stream; what else it tells goes into ``response``.
-
-        Raises:
-            Malformed: it is no event of a completion.
-        """
+        """The parts of the output in one event of the stream; what else it tells goes into ``response``."""
 
     def rest(self) -> list[Chunk]:
         """What was held back until now, at the end of the stream or where it broke off."""

@@ -14,11 +14,7 @@ SERVER_KINDS: tuple[type[Engine], ...] = (LlamaCpp, VLLM, SGLang, Ollama, LMStud
 
 
 def detected(connection: Connection) -> type[Engine]:
-    """The engine of a deployment, by what it says of itself.
-
-    Raises:
-        httpx2.HTTPError: nobody is there.
-    """
+    """The engine of a deployment, by what it says of itself; an httpx2.HTTPError if nobody is there."""
     match connection.page("/v1/models"):
         case {"data": [{"owned_by": str(owner)}, *_]}:
             own = [kind for kind in SERVER_KINDS if kind.owner == owner]

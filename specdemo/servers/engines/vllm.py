@@ -115,10 +115,8 @@ def read_record(record: Any) -> Speculation:
 def _with_token_texts(chunks: Sequence[Chunk], connection: Connection, model: str) -> list[Chunk]:
     """The chunks with the text of every single token, from ``/detokenize``: the stream has that of whole chunks.
 
-    Where the texts do not add up to the chunk's, that stands with its last token.
-
-    Raises:
-        Refused, httpx2.HTTPError: the server does not detokenize, or takes too long.
+    Where the texts do not add up to the chunk's, that stands with its last token. Refused, or an httpx2.HTTPError,
+    where the server does not detokenize, or takes too long.
     """
     until = time.monotonic() + LONGEST_SECONDS
 
