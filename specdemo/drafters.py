@@ -19,33 +19,23 @@ PARTS: dict[Part, str] = {"draft": "a draft model", "head": "an EAGLE-3 head", "
 
 @dataclass(frozen=True, slots=True)
 class DrafterInfo:
-    """One drafter, for rooms that need not know how it drafts.
+    """One drafter, for rooms that need not know how it drafts."""
 
-    Attributes:
-        name: its value in ``Settings.drafter``.
-        label: what people call it, in lower case: "draft model".
-        needs: what a pair must have for it besides a target, a key of ``PARTS``; None for nothing.
-        reads: the fields of ``Settings`` that only it reads; the panel shows their controls with it.
-        copies: it copies tokens from prompt and output, so that it may be asked before another drafter: the page
-            shows the prompt, the record has the places.
-        leads: the advisor asks it before each drafter that does not copy.
-        always_drafts: it always proposes γ tokens, so that other widths need not be captured.
-        trees: it drafts trees too.
-        batches: it drafts for several prompts together.
-        assisted: transformers' own generation drafts so too.
-        llama_cpp: the flags of llama-server with which it drafts so, its type first; None where it cannot.
-    """
-
-    name: str
-    label: str
+    name: str  # its value in ``Settings.drafter``
+    label: str  # what people call it, in lower case: "draft model"
+    # what a pair must have for it besides a target, a key of ``PARTS``; None for nothing
     needs: Part | None = None
+    # the fields of ``Settings`` that only it reads; the panel shows their controls with it
     reads: tuple[str, ...] = ()
+    # it copies tokens from prompt and output, so that it may be asked before another drafter: the page shows the
+    # prompt, the record has the places
     copies: bool = False
-    leads: bool = False
-    always_drafts: bool = False
-    trees: bool = False
-    batches: bool = False
-    assisted: bool = False
+    leads: bool = False  # the advisor asks it before each drafter that does not copy
+    always_drafts: bool = False  # it always proposes γ tokens, so that other widths need not be captured
+    trees: bool = False  # it drafts trees too
+    batches: bool = False  # it drafts for several prompts together
+    assisted: bool = False  # transformers' own generation drafts so too
+    # the flags of llama-server with which it drafts so, its type first; None where it cannot
     llama_cpp: str | None = None
 
     def fits(self, parts: Collection[str]) -> bool:

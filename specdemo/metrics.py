@@ -23,11 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RoundCounts:
-    """What a round counted, and the seconds it took; None where only a server knows them.
-
-    ``offered`` is :attr:`specdemo.rounds.Round.offered` of a tree; None of a chain, where it is ``drafted``.
-    ``copied`` says whether of drafters in a row the one that copies drafted.
-    """
+    """What a round counted, and the seconds it took; None where only a server knows them."""
 
     drafted: int
     accepted: int
@@ -35,8 +31,8 @@ class RoundCounts:
     draft_seconds: float | None
     verify_seconds: float | None
     other_seconds: float | None
-    offered: int | None = None
-    copied: bool = False
+    offered: int | None = None  # ``Round.offered`` of a tree; None of a chain, where it is ``drafted``
+    copied: bool = False  # whether of drafters in a row the one that copies drafted
 
     @property
     def positions(self) -> int:

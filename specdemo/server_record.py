@@ -27,59 +27,38 @@ IN_TURN = "the lanes ran one after the other, since this server is on this machi
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Totals of one request's speculation.
+    """Totals of one request's speculation."""
 
-    Attributes:
-        steps: verify steps in which anything was drafted; None if unknown.
-        drafted, accepted: tokens over all steps. The last step counts whole, even if the output's end cut it.
-        gamma: the most tokens the server drafts in a step; None if unknown.
-        histogram: steps with i accepted tokens, i from 0; None if unknown.
-    """
-
-    steps: int | None
+    steps: int | None  # verify steps in which anything was drafted; None if unknown
+    # drafted, accepted: tokens over all steps. The last step counts whole, even if the output's end cut it.
     drafted: int
     accepted: int
-    gamma: int | None = None
-    histogram: tuple[int, ...] | None = None
+    gamma: int | None = None  # the most tokens the server drafts in a step; None if unknown
+    histogram: tuple[int, ...] | None = None  # steps with i accepted tokens, i from 0; None if unknown
 
 
 @dataclass(frozen=True, slots=True)
 class ServerRecord:
-    """What is known of a lane that ran on a server. Its clock is the client's, network included.
+    """What is known of a lane that ran on a server. Its clock is the client's, network included."""
 
-    Attributes:
-        name: of the pair of deployments, as configured.
-        model: the model's name in the request.
-        chat: whether the server applied its chat template.
-        level: how much is known of its speculation.
-        counts: totals of the speculation; None at the level ``speed``.
-        completion_tokens, prompt_tokens: as the server counted them; None if it did not.
-        token_ids: whether it sent token ids; without them each "token" of the trace is a piece of text.
-        network_seconds: median time of a few empty requests; None if none succeeded.
-        engine: what the server runs, as it says of itself; empty in older traces.
-        prefill_seconds, decode_seconds: of the request, on the server's own clock; None if it does not tell.
-        incomplete: why the response broke off; None if it did not.
-        slots: requests that the server answers at the same time; None if it does not say.
-        obeyed: whether it was started with the lane's settings, so that drafter and γ are those.
-        notes: sentences for people on what did not add up or is unknown.
-    """
-
-    name: str
-    model: str
-    chat: bool
-    level: Level = "speed"
-    counts: Counts | None = None
+    name: str  # of the pair of deployments, as configured
+    model: str  # the model's name in the request
+    chat: bool  # whether the server applied its chat template
+    level: Level = "speed"  # how much is known of its speculation
+    counts: Counts | None = None  # totals of the speculation; None at the level ``speed``
+    # completion_tokens, prompt_tokens: as the server counted them; None if it did not
     completion_tokens: int | None = None
     prompt_tokens: int | None = None
-    token_ids: bool = False
-    network_seconds: float | None = None
-    engine: str = ""
+    token_ids: bool = False  # whether it sent token ids; without them each "token" of the trace is a piece of text
+    network_seconds: float | None = None  # median time of a few empty requests; None if none succeeded
+    engine: str = ""  # what the server runs, as it says of itself; empty in older traces
+    # prefill_seconds, decode_seconds: of the request, on the server's own clock; None if it does not tell
     prefill_seconds: float | None = None
     decode_seconds: float | None = None
-    incomplete: str | None = None
-    notes: tuple[str, ...] = ()
-    obeyed: bool = False
-    slots: int | None = None
+    incomplete: str | None = None  # why the response broke off; None if it did not
+    notes: tuple[str, ...] = ()  # sentences for people on what did not add up or is unknown
+    obeyed: bool = False  # whether it was started with the lane's settings, so that drafter and γ are those
+    slots: int | None = None  # requests that the server answers at the same time; None if it does not say
 
     @property
     def gamma(self) -> int | None:

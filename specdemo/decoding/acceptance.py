@@ -22,23 +22,17 @@ TYPICAL_EPSILON, TYPICAL_DELTA = 0.09, 0.3
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a rule of chains decided.
+    """What a rule of chains decided."""
 
-    Attributes:
-        accepted: (B,) how many leading drafted tokens are kept.
-        token: (B,) the target's own token that follows them.
-        probability: (B, γ) the probability with which each drafted token would be accepted, if tested.
-        overlap: (B, γ) sum over the vocabulary of min(p, q), the acceptance rate to expect; None at
-            temperature 0, where the distributions are not used.
-        uniforms: (B, γ) the numbers drawn: a token passes where its own is below ``probability``; or None.
-        residual: (B, V) what ``token`` was drawn from where a drafted one was rejected; None of other rules.
-    """
-
-    accepted: torch.Tensor
-    token: torch.Tensor
-    probability: torch.Tensor
+    accepted: torch.Tensor  # (B,) how many leading drafted tokens are kept
+    token: torch.Tensor  # (B,) the target's own token that follows them
+    probability: torch.Tensor  # (B, γ) the probability with which each drafted token would be accepted, if tested
+    # (B, γ) sum over the vocabulary of min(p, q), the acceptance rate to expect; None at temperature 0, where the
+    # distributions are not used
     overlap: torch.Tensor | None = None
+    # (B, γ) the numbers drawn: a token passes where its own is below ``probability``; or None
     uniforms: torch.Tensor | None = None
+    # (B, V) what ``token`` was drawn from where a drafted one was rejected; None of other rules
     residual: torch.Tensor | None = None
 
 
@@ -222,22 +216,17 @@ UNTESTED = float("nan")
 
 @dataclass(frozen=True, slots=True)
 class TreeVerdict:
-    """What was decided of one round, a chain or a tree.
+    """What was decided of one round, a chain or a tree."""
 
-    Attributes:
-        path: the slots accepted, from a child of the root down; of a chain the first ones.
-        token: the target's own token that follows them.
-        probability: (n,) the probability with which each drafted token would be accepted once its parent was and
-            the siblings before it were not; NaN of those that were not tested.
-        overlap: (n,) sum over the vocabulary of min(p, q); None where the distributions are not used, and of
-            trees, whose positions have several chances.
-        uniforms, residual: see :class:`Verdict`; no residual of trees, which have several.
-    """
-
-    path: Sequence[int]
-    token: int
+    path: Sequence[int]  # the slots accepted, from a child of the root down; of a chain the first ones
+    token: int  # the target's own token that follows them
+    # (n,) the probability with which each drafted token would be accepted once its parent was and the siblings
+    # before it were not; NaN of those that were not tested
     probability: torch.Tensor
+    # (n,) sum over the vocabulary of min(p, q); None where the distributions are not used, and of trees, whose
+    # positions have several chances
     overlap: torch.Tensor | None = None
+    # uniforms, residual: see :class:`Verdict`; no residual of trees, which have several
     uniforms: torch.Tensor | None = None
     residual: torch.Tensor | None = None
 

@@ -21,29 +21,19 @@ Texts = Sequence[Sequence[int]]
 
 @dataclass(slots=True, eq=False)
 class RawRound:
-    """One round as the loop gives it; the recorder, outside the loop, makes the round's record of it.
+    """One round as the loop gives it; the recorder, outside the loop, makes the round's record of it."""
 
-    Attributes:
-        scores: (γ+1, V) the target's processed scores.
-        token: the target's own token.
-        kept: how many of the accepted tokens and the target's own entered the output; fewer where the lane ended.
-        drafted: ids of the γ drafted tokens.
-        proposal: where they came from.
-        verdict: what was decided of them; None in a plain step.
-        seconds: the lane clock at the round's end.
-        phases: seconds of this round spent drafting, verifying, and on all else.
-        stop: why the lane ends with this round, if it does.
-    """
-
-    scores: torch.Tensor
-    token: int
+    scores: torch.Tensor  # (γ+1, V) the target's processed scores
+    token: int  # the target's own token
+    # how many of the accepted tokens and the target's own entered the output; fewer where the lane ended
     kept: int
-    drafted: Sequence[int] = ()
-    proposal: Proposal = NOTHING_DRAFTED
-    verdict: TreeVerdict | None = None
-    seconds: float = 0.0
+    drafted: Sequence[int] = ()  # ids of the γ drafted tokens
+    proposal: Proposal = NOTHING_DRAFTED  # where they came from
+    verdict: TreeVerdict | None = None  # what was decided of them; None in a plain step
+    seconds: float = 0.0  # the lane clock at the round's end
+    # seconds of this round spent drafting, verifying, and on all else
     phases: dict[Phase, float] = field(default_factory=dict)
-    stop: Stop | None = None
+    stop: Stop | None = None  # why the lane ends with this round, if it does
 
     @property
     def path(self) -> Sequence[int]:
@@ -73,25 +63,18 @@ class RawRound:
 
 @dataclass(slots=True)
 class Lane:
-    """The state of one lane.
-
-    Attributes:
-        budget: tokens the lane may emit in all.
-        limited_by: what the budget comes from, the asked length or the models' context.
-        committed: prompt and output ids.
-        earlier: outputs of before, which a drafter may copy from.
-    """
+    """The state of one lane."""
 
     settings: Settings
     prompt_ids: Sequence[int]
     eos_ids: frozenset[int]
-    budget: int
-    limited_by: Stop
+    budget: int  # tokens the lane may emit in all
+    limited_by: Stop  # what the budget comes from, the asked length or the models' context
     sampler: Sampler
     clock: LaneClock
     stop: Stop | None = None
-    committed: list[int] = field(default_factory=list)
-    earlier: Texts = ()
+    committed: list[int] = field(default_factory=list)  # prompt and output ids
+    earlier: Texts = ()  # outputs of before, which a drafter may copy from
 
     def __post_init__(self) -> None:
         self.committed = list(self.prompt_ids)

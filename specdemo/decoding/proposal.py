@@ -16,16 +16,11 @@ class TreeMask:
     """What the tokens of a forward attend to that do not all follow one another.
 
     The slots from ``begin`` on hold a tree: those of earlier forwards, then the n of this one.
-
-    Attributes:
-        begin: slots before the tree, which every token attends to.
-        depths: (m,) of all slots of the tree; a token's position in the text is ``begin`` + its depth.
-        ancestors: (n, m) bool, the slots of the tree that each token fed attends to, itself included.
     """
 
-    begin: int
-    depths: Sequence[int]
-    ancestors: torch.Tensor
+    begin: int  # slots before the tree, which every token attends to
+    depths: Sequence[int]  # (m,) of all slots of the tree; a token's position in the text is ``begin`` + its depth
+    ancestors: torch.Tensor  # (n, m) bool, the slots of the tree that each token fed attends to, itself included
 
     @property
     def positions(self) -> torch.Tensor:
@@ -87,28 +82,23 @@ class Tree:
 
 @dataclass(frozen=True, eq=False)
 class Proposal:
-    """The drafted tokens of one round.
+    """The drafted tokens of one round."""
 
-    Attributes:
-        tokens: (γ,) the drafted ids, at most the number asked for, on the device where they were chosen.
-        q: (γ, V) the distributions the tokens were really drawn from; None if they are one-hot.
-        scores: (γ, ≤V) what the distributions came from, for the record; None if there were none.
-        source: where in prompt and output the tokens were copied from, if they were.
-        expected: of copied tokens how many are likely to be kept, by those copied before; None of a model's.
-        drafter: which of several in a row drafted.
-        parents: (γ,) the slot that each token follows in a draft tree, see :class:`Tree`;
-            None of a chain, where they are 0, 1, 2, …
-        rows: (γ,) the row of ``q`` and ``scores`` that each token of a tree was taken from; siblings share one.
-    """
-
+    # (γ,) the drafted ids, at most the number asked for, on the device where they were chosen
     tokens: torch.Tensor
+    # (γ, V) the distributions the tokens were really drawn from; None if they are one-hot
     q: torch.Tensor | None = None
+    # (γ, ≤V) what the distributions came from, for the record; None if there were none
     scores: torch.Tensor | None = None
-    source: int | None = None
+    source: int | None = None  # where in prompt and output the tokens were copied from, if they were
+    # (γ,) the slot that each token follows in a draft tree, see :class:`Tree`; None of a chain, where they are 0,
+    # 1, 2, …
     parents: tuple[int, ...] | None = None
+    # (γ,) the row of ``q`` and ``scores`` that each token of a tree was taken from; siblings share one
     rows: tuple[int, ...] = ()
+    # of copied tokens how many are likely to be kept, by those copied before; None of a model's
     expected: float | None = None
-    drafter: str | None = None
+    drafter: str | None = None  # which of several in a row drafted
 
     @staticmethod
     def known(ids: Sequence[int], scores: torch.Tensor | None = None) -> Proposal:

@@ -17,14 +17,10 @@ from specdemo.rounds import LISTED, Candidate, Kind, Round, Token
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What one row of scores says of one token.
+    """What one row of scores says of one token."""
 
-    Attributes:
-        probability: softmax of the row at the token; 0 for a token this model does not have.
-        margin: the token's score minus that of the best other one; None if either is cut from the distribution.
-    """
-
-    probability: float
+    probability: float  # softmax of the row at the token; 0 for a token this model does not have
+    # the token's score minus that of the best other one; None if either is cut from the distribution
     margin: float | None
 
 

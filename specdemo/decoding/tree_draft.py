@@ -32,23 +32,14 @@ class Place:
 
 @dataclass(eq=False, slots=True)
 class Node:
-    """A token of a growing tree.
+    """A token of a growing tree."""
 
-    Attributes:
-        token: its id.
-        parent: None if it follows the last committed token.
-        row: of the scores that it was taken from.
-        score: log of its path's probability; of a drawn token, of its place's.
-        children: the places behind a drawn one that are to be filled.
-        path: ids from the root's child down to this token.
-    """
-
-    token: int
-    parent: Node | None
-    row: int
-    score: float = 0.0
-    children: list[Place] = field(default_factory=list)
-    path: tuple[int, ...] = field(init=False)
+    token: int  # its id
+    parent: Node | None  # None if it follows the last committed token
+    row: int  # of the scores that it was taken from
+    score: float = 0.0  # log of its path's probability; of a drawn token, of its place's
+    children: list[Place] = field(default_factory=list)  # the places behind a drawn one that are to be filled
+    path: tuple[int, ...] = field(init=False)  # ids from the root's child down to this token
 
     def __post_init__(self) -> None:
         self.path = (self.token,) if self.parent is None else (*self.parent.path, self.token)
@@ -68,13 +59,8 @@ def grow(
 ) -> Proposal:
     """Draft a tree behind ``committed``.
 
-    Args:
-        sampler: makes scores of logits, with each path's own history.
-        committed: prompt and output ids.
-        begin: tokens in the drafting model's cache, to which all of the tree attends.
-        logits: (1, V) of the drafting model behind ``committed``.
-        forward: feeds tokens to the drafting model.
-        selector: of tokens.
+    ``begin`` tokens are in the drafting model's cache, to which all of the tree attends, and ``logits`` (1, V) are
+    the model's behind them; ``forward`` feeds it more.
     """
     parents: list[Node | None] = [None]
     slots: dict[Node, int] = {}  # of the tokens fed, behind ``begin``

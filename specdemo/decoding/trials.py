@@ -39,7 +39,7 @@ IN_ORDER = "its recurrent layers read one text, token after token"
 
 
 def check_chain(role: str, model: PreTrainedModel, engine: Engine = "auto") -> None:
-    """A PairError where tokens one by one or several at once, after a rollback, give other logits than one forward.
+    """A PairError where tokens fed one by one or several at once give other logits than one forward.
 
     These are the forwards that a first run would have to warm up anyway. A model with states is tried twice
     behind one checkpoint, the second time with all of the tokens at once.

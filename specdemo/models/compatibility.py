@@ -45,9 +45,7 @@ class TokenizerMatch:
 def match_tokenizers(models: Sequence[tuple[PreTrainedTokenizerBase, int]]) -> TokenizerMatch:
     """Compare two tokenizers by what they do: ids of shared tokens, and one probe text in several scripts.
 
-    Args:
-        models: of the target, and of the draft if there is one: the tokenizer, and the width of the logits, which
-            padding may make wider than the vocabulary.
+    Each of ``models`` is a tokenizer and the width of the logits, which padding may make wider than it.
     """
     if len(models) == 1:
         return TokenizerMatch("alone", "no draft model")

@@ -130,12 +130,7 @@ class Eagle3Head(TargetHead):
     def load(folder: str | Path, target: PreTrainedModel) -> Eagle3Head:
         """Read a head from a folder in SafeAI's or the speculators' format, in the target's type, beside it.
 
-        Args:
-            folder: holds config.json and safetensors.
-            target: a model that the head was made for.
-
-        Raises:
-            PairError: it cannot be read, or does not fit the target, which is found out before weights are read.
+        A PairError where it cannot be read, or does not fit the target: that is found out before weights are read.
         """
         source = head_source(folder, target)
         with explained(source):

@@ -41,30 +41,19 @@ class GgufPair(ServedPair):
 
     Made by :func:`specdemo.load_pair`. Each lane's drafter and γ are flags of its server; there is one server for
     each set of flags. All of them end with :meth:`close`, with this object, and with the program.
-
-    Args:
-        name: how people call it.
-        files: paths by role: ``target``, perhaps ``draft`` and ``head``; of a split file the first part.
-        weights: bytes of each, which all servers share.
-        chat: whether the target has a chat template.
-        context: tokens that prompt and output of a lane have together.
-        threads: of the CPU for each server; None leaves it to llama.cpp.
-        mtp: whether the target's file carries an MTP head.
-        kept: how many servers, of all pairs, are kept for the next lane; on a public page one.
-        kv: bytes of the KV caches of a token, of all its models.
-        slots: requests that each server answers at the same time, each with a context of its own.
     """
 
-    name: str
+    name: str  # how people call it
+    # paths by role: ``target``, perhaps ``draft`` and ``head``; of a split file the first part
     files: Mapping[str, Path]
-    weights: dict[str, Footprint] = field(repr=False)
-    chat: bool = False
-    context: int = 2048
-    threads: int | None = None
-    mtp: bool = False
-    kept: int = 4
-    kv: int = 0
-    slots: int = 1
+    weights: dict[str, Footprint] = field(repr=False)  # bytes of each, which all servers share
+    chat: bool = False  # whether the target has a chat template
+    context: int = 2048  # tokens that prompt and output of a lane have together
+    threads: int | None = None  # of the CPU for each server; None leaves it to llama.cpp
+    mtp: bool = False  # whether the target's file carries an MTP head
+    kept: int = 4  # how many servers, of all pairs, are kept for the next lane; on a public page one
+    kv: int = 0  # bytes of the KV caches of a token, of all its models
+    slots: int = 1  # requests that each server answers at the same time, each with a context of its own
     obeys: ClassVar[bool] = True
 
     def __post_init__(self) -> None:

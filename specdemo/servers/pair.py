@@ -22,21 +22,15 @@ MOST_STOPS = 4
 
 
 class ServedPair(ABC):
-    """A pair in other processes, whose lanes run through a server's API.
+    """A pair in other processes, whose lanes run through a server's API."""
 
-    Attributes:
-        name: how people call it.
-        chat: put a text prompt into the server's chat template, unless the settings say otherwise.
-        stop: texts at which the server ends its output, besides its end tokens; it leaves them out.
-        obeys: its servers are started with the settings of each lane, so that drafter and γ are the lane's.
-        one_at_a_time: a lane's server is there only while the lane runs.
-    """
-
-    name: str
-    chat: bool
+    name: str  # how people call it
+    chat: bool  # put a text prompt into the server's chat template, unless the settings say otherwise
+    # texts at which the server ends its output, besides its end tokens; it leaves them out
     stop: tuple[str, ...] = ()
+    # its servers are started with the settings of each lane, so that drafter and γ are the lane's
     obeys: ClassVar[bool] = False
-    one_at_a_time: bool = False
+    one_at_a_time: bool = False  # a lane's server is there only while the lane runs
 
     @abstractmethod
     def check(self, settings: Settings) -> None:

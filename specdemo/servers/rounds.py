@@ -60,14 +60,7 @@ def streamed(chunk: Chunk, index: int, kind: Kind) -> list[Round]:
 def conclude(
     response: Response, settings: Settings, rounds: tuple[Round, ...], record: ServerRecord
 ) -> tuple[tuple[Round, ...], ServerRecord]:
-    """The lane's rounds and record once the response was read to its end.
-
-    Args:
-        response: all that the server sent.
-        settings: of the lane.
-        rounds: the chunks as rounds, as they streamed.
-        record: what is known besides the speculation.
-    """
+    """The lane's rounds, which streamed as chunks, and its record once the response was read to its end."""
     stop, incomplete = _end(response, settings)
     if incomplete:
         return rounds, replace(record, incomplete=incomplete, notes=tuple(response.notes))
@@ -138,14 +131,7 @@ def _uncoloured(rounds: tuple[Round, ...]) -> list[str]:
 def reconstructed(
     chunks: Sequence[Chunk], steps: Sequence[Step], max_new_tokens: int, stop: Stop | None
 ) -> tuple[Round, ...] | None:
-    """The rounds that these steps made of an output; None if the steps do not fit it.
-
-    Args:
-        chunks: the output, every token with its id.
-        steps: the server's verify steps, in order.
-        max_new_tokens: of the request.
-        stop: why the output ends.
-    """
+    """The rounds that these verify steps made of chunks with all ids; None if the steps do not fit them."""
     tokens = [token for chunk in chunks for token in _output_tokens(chunk)]
     ends = list(accumulate(len(chunk.ids or ()) for chunk in chunks))  # tokens up to the end of each chunk
     # Under load a chunk holds several steps, and some servers draft past the requested length. But an arrangement

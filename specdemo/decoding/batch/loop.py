@@ -94,11 +94,7 @@ def batched(
 ) -> Iterator[RawRounds]:
     """Rounds of up to γ+1 tokens a row, of one token without a drafter, until all rows have stopped.
 
-    Args:
-        lanes: the rows, all on one clock.
-        target: empty.
-        clock: of all rows.
-        drafter: for all rows.
+    All ``lanes``, the rows, are on the one ``clock``; ``target`` is empty.
     """
     numbers = list(range(len(lanes)))
     costs = Costs()  # of rounds of the whole batch, whichever row asked for how many tokens

@@ -100,18 +100,15 @@ class SteppingDrafter(Drafter):
 
 @dataclass(frozen=True, slots=True)
 class DrafterSpec:
-    """How a drafter is opened.
+    """How a drafter is opened."""
 
-    Attributes:
-        open: (pair, the target's runner, lane) → a fresh drafter for one lane, after ``check``.
-        check: raises SettingsError where this pair cannot draft so.
-        open_batch: → a fresh drafter for all rows of a batch; None if it has none.
-        aux_layers: the target's layers whose input its ``observe`` is given.
-        reference: the model, over the target's tokens, whose distribution its tokens come from; None for none.
-    """
-
+    # (pair, the target's runner, lane) → a fresh drafter for one lane, after ``check``
     open: Callable[[ModelPair, Runner, Lane], Drafter]
+    # raises SettingsError where this pair cannot draft so
     check: Callable[[ModelPair, Settings], None] = lambda pair, settings: None
+    # → a fresh drafter for all rows of a batch; None if it has none
     open_batch: Callable[[ModelPair, Sequence[Lane]], BatchDrafter] | None = None
+    # the target's layers whose input its ``observe`` is given
     aux_layers: Callable[[ModelPair], tuple[int, ...]] = lambda pair: ()
+    # the model, over the target's tokens, whose distribution its tokens come from; None for none
     reference: Callable[[ModelPair, Settings], PreTrainedModel | None] = lambda pair, settings: None

@@ -16,15 +16,11 @@ Ids = Sequence[int] | torch.Tensor
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Output:
-    """What a forward gives.
+    """What a forward gives."""
 
-    Attributes:
-        logits: (keep, V) float32, of the last ``keep`` tokens fed.
-        hidden: (n, layers · width) what entered the auxiliary layers, of all n tokens fed, in the model's type;
-            None where there are no such layers.
-    """
-
-    logits: torch.Tensor
+    logits: torch.Tensor  # (keep, V) float32, of the last ``keep`` tokens fed
+    # (n, layers · width) what entered the auxiliary layers, of all n tokens fed, in the model's type; None where
+    # there are no such layers
     hidden: torch.Tensor | None = None
 
 
@@ -32,16 +28,11 @@ class Runner(Protocol):
     """One model, its KV cache and its rollback.
 
     Between rounds the cache holds all committed tokens but the last, whose logits nobody has yet.
-
-    Attributes:
-        model: whose forward it is.
-        device: where the model runs.
-        length: tokens in the cache.
     """
 
-    model: PreTrainedModel
-    device: torch.device
-    length: int
+    model: PreTrainedModel  # whose forward it is
+    device: torch.device  # where the model runs
+    length: int  # tokens in the cache
 
     @property
     def engine(self) -> str:
@@ -80,9 +71,7 @@ def model_masks(
 ) -> torch.Tensor | dict[str, torch.Tensor]:
     """The masks that a model takes: one, or one a kind of layer if its ``layer_types`` name several.
 
-    Args:
-        model: to be fed.
-        mask: (sliding window, None for none) → the mask of layers with it.
+    ``mask`` makes that of layers with a sliding window; None for no window.
     """
     config = model.config.get_text_config()
     window = getattr(config, "sliding_window", None)

@@ -32,15 +32,10 @@ _log = logging.getLogger(__name__)
 
 
 class Failure(NamedTuple):
-    """Why something could not be captured, or was captured wrongly.
+    """Why something could not be captured, or was captured wrongly."""
 
-    Attributes:
-        reason: in a few words, for the record.
-        lasting: whether it would fail again; not where memory was short.
-    """
-
-    reason: str
-    lasting: bool
+    reason: str  # in a few words, for the record
+    lasting: bool  # whether it would fail again; not where memory was short
 
     @classmethod
     def of(cls, error: Exception) -> Failure:

@@ -20,15 +20,10 @@ from specdemo.models.packing import engine_name
 
 
 class HeadOutput(NamedTuple):
-    """What a head's forward gives.
+    """What a head's forward gives."""
 
-    Attributes:
-        logits: (1, Vd) float32, behind the last row; of a tree (n, Vd), behind all rows.
-        hidden: (1, H) or (n, H), what the next draft step reads.
-    """
-
-    logits: torch.Tensor
-    hidden: torch.Tensor
+    logits: torch.Tensor  # (1, Vd) float32, behind the last row; of a tree (n, Vd), behind all rows
+    hidden: torch.Tensor  # (1, H) or (n, H), what the next draft step reads
 
 
 class HeadRunner:

@@ -71,13 +71,7 @@ def open_first_layers(
 
 
 def open_stepwise(model: PreTrainedModel, lane: Lane, reason: str) -> Runner:
-    """A runner for a model that counts tokens of its own, and so has no longest text to capture graphs for.
-
-    Args:
-        model: that drafts.
-        lane: it drafts for.
-        reason: why it has no graphs, for the record.
-    """
+    """A runner for a model that counts tokens of its own, and so has no longest text to capture graphs for."""
     chosen = choose(model, lane.settings.engine)
     return _eager(model, EngineChoice("eager", reason) if chosen.name == "graphs" else chosen)
 

@@ -73,7 +73,7 @@ class Engine(ABC):
 
     @abstractmethod
     def request(self) -> CompletionRequest:
-        """What to send. May ask the server small things first, since no clock runs yet; else one of ``FAILURES``."""
+        """What to send, or one of ``FAILURES``. May ask the server small things first: no clock runs yet."""
 
     def listing(self, path: str) -> dict[str, Any]:
         """Parameters with which a whole answer at ``path`` has the likeliest tokens at every place."""
