@@ -106,14 +106,11 @@ class AssistedObserver(BaseStreamer):
     Args:
         target: its forwards are the verifies; the input says what was drafted.
         draft: its forwards are the draft steps; the logits say with what distribution.
-
-    Attributes:
-        rounds: until now.
     """
 
     def __init__(self, lane: Lane, target: nn.Module, draft: nn.Module | None) -> None:
         self._lane = lane
-        self.rounds: list[RawRound] = []
+        self.rounds: list[RawRound] = []  # until now
         self._drafted: tuple[int, ...] = ()
         self._logits = torch.empty(0)
         self._draft_logits: list[torch.Tensor] = []

@@ -42,15 +42,12 @@ class Tree:
 
     Args:
         parents: (n,) the slot that each drafted token follows, smaller than its own; a chain's are 0, 1, 2, …
-
-    Attributes:
-        depths: (n + 1,) of each slot, 0 of the root.
-        children: (n + 1,) the slots that follow each slot, in the order in which they are tested.
     """
 
     def __init__(self, parents: Sequence[int]) -> None:
         self.parents = tuple(parents)
-        self.depths: list[int] = [0]
+        self.depths: list[int] = [0]  # (n + 1,) of each slot, 0 of the root
+        # (n + 1,) the slots that follow each slot, in the order in which they are tested
         self.children: list[list[int]] = [[]]
         for slot, parent in enumerate(self.parents, start=1):
             if not 0 <= parent < slot:

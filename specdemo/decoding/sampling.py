@@ -28,17 +28,12 @@ class Sampler:
         settings: of the lane.
         vocabulary: how many columns the target's logits have; fewer stand for tokens the draft cannot propose.
         device: where the random draws are made.
-
-    Attributes:
-        p_min: of the settings.
-        draws_siblings: the acceptance rule asks for the q of siblings in a tree, which are drawn for it then; the
-            other rules do not, and the likeliest tokens pass more often than drawn ones.
-        sampling_key: samplers of one key give one model's logits the same scores and probabilities, but for the
-            repetition penalty.
     """
 
     def __init__(self, settings: Settings, vocabulary: int, device: torch.device) -> None:
-        self.greedy, self.p_min = settings.greedy, settings.p_min
+        self.greedy, self.p_min = settings.greedy, settings.p_min  # p_min: of the settings
+        # the acceptance rule asks for the q of siblings in a tree, which are drawn for it then; the other rules do
+        # not, and the likeliest tokens pass more often than drawn ones
         self.draws_siblings = settings.acceptance == "sampling" and not settings.greedy
         self.vocabulary = vocabulary
         self.device = device
@@ -47,6 +42,8 @@ class Sampler:
         if settings.repetition_penalty != 1.0:
             self._penalty = RepetitionPenaltyLogitsProcessor(settings.repetition_penalty)
         self._warpers: list[LogitsProcessor] = []
+        # samplers of one key give one model's logits the same scores and probabilities, but for the repetition
+        # penalty
         self.sampling_key: tuple[float, ...] = (vocabulary,)
         if self.greedy:
             return

@@ -192,10 +192,6 @@ class MadeUpPast:
     Args:
         model: to be tried.
         empty: there is no past, to try the beginning of a text.
-
-    Attributes:
-        length: tokens, at the most.
-        shorter: fewer, and past all windows too.
     """
 
     def __init__(self, model: PreTrainedModel, empty: bool = False) -> None:
@@ -204,8 +200,8 @@ class MadeUpPast:
         self._windows = [LEAST_WINDOW, *(n for n in named if 0 < n <= MOST_WINDOW)]
         context = context_of(model)
         wanted = 0 if empty else 2 * max(self._windows) + FED
-        self.length = wanted if context is None else max(0, min(wanted, context - FED))
-        self.shorter = self.length - self.length // 4
+        self.length = wanted if context is None else max(0, min(wanted, context - FED))  # tokens, at the most
+        self.shorter = self.length - self.length // 4  # fewer, and past all windows too
         self._shared: dict[object, torch.Tensor] = {}
         self._scales: dict[object, torch.Tensor] = {}
 

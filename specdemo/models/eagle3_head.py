@@ -101,11 +101,6 @@ class Eagle3Head(TargetHead):
     Args:
         config: its description, with auxiliary layers; see :func:`specdemo.models.eagle3_config.fitted`.
         own_embeddings: whether it has a table of embeddings itself.
-
-    Attributes:
-        aux_layers: the target's layers whose input the head reads.
-        feature_width: of what it reads, in numbers a token.
-        target_ids: (Vd,) the target's id of each draft id.
     """
 
     def __init__(self, config: Eagle3Config, *, own_embeddings: bool = False) -> None:
@@ -113,6 +108,8 @@ class Eagle3Head(TargetHead):
 
         super().__init__()
         width, eps, layers = config.width, config.layer.rms_norm_eps, len(config.aux_layers)
+        # aux_layers: the target's layers whose input the head reads
+        # feature_width: of what it reads, in numbers a token
         self.config, self.aux_layers, self.feature_width = config, config.aux_layers, layers * config.target_width
         self.fc = nn.Linear(self.feature_width, width, bias=False)
         self.input_norm = LlamaRMSNorm(self.feature_width, eps=eps) if config.norm_before_fc else None
@@ -123,7 +120,7 @@ class Eagle3Head(TargetHead):
         self.lm_head = nn.Linear(width, config.draft_vocabulary, bias=False)
         self.embed_tokens = nn.Embedding(config.vocabulary, width) if own_embeddings else None
         self.rotary_emb = LlamaRotaryEmbedding(config.layer)
-        self.target_ids: torch.Tensor
+        self.target_ids: torch.Tensor  # (Vd,) the target's id of each draft id
         self.register_buffer("target_ids", torch.arange(config.draft_vocabulary), persistent=False)
 
     @staticmethod

@@ -42,15 +42,9 @@ class MtpHead(TargetHead):
 
     Args:
         target: loaded, or on the meta device.
-
-    Attributes:
-        config: of the head's layer.
-        aux_layers: of the target whose input the head reads: what would enter a layer behind the last.
-        feature_width: of what it reads, in numbers a token.
-        target_ids: None, since draft ids are the target's own.
     """
 
-    target_ids: torch.Tensor | None = None
+    target_ids: torch.Tensor | None = None  # None, since draft ids are the target's own
 
     def __init__(self, target: PreTrainedModel) -> None:
         super().__init__()
@@ -60,6 +54,9 @@ class MtpHead(TargetHead):
         config.num_hidden_layers, config.layer_types = 1, ["full_attention"]
         config._attn_implementation = "sdpa"
         width, kind = text.hidden_size, type(decoder.norm)
+        # config: of the head's layer
+        # aux_layers: of the target whose input the head reads: what would enter a layer behind the last
+        # feature_width: of what it reads, in numbers a token
         self.config, self.feature_width, self.aux_layers = config, width, (text.num_hidden_layers,)
         self._after_norm, self.embed_tokens = AFTER_NORM.get(text.model_type, True), None
         self._output = (target.get_output_embeddings(),)  # in a tuple: it is no part of the head

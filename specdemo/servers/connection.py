@@ -30,17 +30,13 @@ def _ssl_context() -> ssl.SSLContext:
 
 
 class Connection:
-    """Requests of one lane, one after the other. Only :meth:`abort` may be called from another thread.
-
-    Attributes:
-        aborted: whether :meth:`abort` was called.
-    """
+    """Requests of one lane, one after the other. Only :meth:`abort` may be called from another thread."""
 
     def __init__(self, pair: ServerPair, strategy: str) -> None:
         self._root = pair.url_of(strategy).removesuffix("/v1")
         self._sockets: list[Any] = []
         self._pages: dict[str, Any] = {}
-        self.aborted = False
+        self.aborted = False  # whether :meth:`abort` was called
         headers = {"Accept-Encoding": "identity"}  # a small body could unfold to any size
         if pair.api_key:
             headers["Authorization"] = f"Bearer {pair.api_key}"

@@ -52,9 +52,6 @@ class ServerLane(Iterator[Round]):
             first round is taken.
         like: a lane on the same deployment, beside which this one runs: its server is not examined again.
 
-    Attributes:
-        in_turn: set by a race in which this lane runs alone; the trace says so.
-
     Raises:
         SettingsError, PromptError: at once, what this server or any server cannot do.
         ServerError: at once if nobody is there; a refused request when the first round is taken.
@@ -79,7 +76,7 @@ class ServerLane(Iterator[Round]):
         self._waiting: deque[Round] = deque()  # those of the rounds that were not taken yet
         self._started = self._ended = False
         self._trace: Trace | None = None
-        self.in_turn = False
+        self.in_turn = False  # set by a race in which this lane runs alone; the trace says so
 
     def _open(self) -> Reader:
         """Wait for the deployment, and make the request."""
@@ -214,19 +211,16 @@ class ServerLane(Iterator[Round]):
 
 
 class Reader(Thread):
-    """Sends one request and reads its response, once it is started.
-
-    Attributes:
-        queue: chunks as they come; at last None, or the ServerError if not even one chunk came.
-        response: what was read, of the engine; complete once the last item is in the queue.
-        network_seconds: the median time of a few empty requests; None if none succeeded.
-    """
+    """Sends one request and reads its response, once it is started."""
 
     def __init__(
         self, pair: ServerPair, engine: Engine, request: CompletionRequest, network_seconds: float | None
     ) -> None:
         super().__init__(name=f"reader of {pair.name}", daemon=True)
+        # chunks as they come; at last None, or the ServerError if not even one chunk came
         self.queue: SimpleQueue[Chunk | ServerError | None] = SimpleQueue()
+        # response: what was read, of the engine; complete once the last item is in the queue
+        # network_seconds: the median time of a few empty requests; None if none succeeded
         self.response, self.network_seconds = engine.response, network_seconds
         self.engine, self.connection = engine, engine.connection
         self._pair, self._settings, self._request = pair, engine.wanted.settings, request

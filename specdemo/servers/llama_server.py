@@ -64,10 +64,6 @@ class LlamaServer:
         key: that requests must bring; None for none.
         port: a free one unless given.
 
-    Attributes:
-        url: its address, without a path.
-        users: how many lanes run on it.
-
     Raises:
         PairError: there is no llama.cpp here, or it does not start; with the last lines of its log.
     """
@@ -82,8 +78,8 @@ class LlamaServer:
         program = executable()
         if program is None and find_spec("xllamacpp") is None:
             raise PairError(NOTHING_TO_RUN)
-        self.users, self.key, self._port = 0, key, port or free_port()
-        self.url = f"http://{LOOPBACK}:{self._port}"
+        self.users, self.key, self._port = 0, key, port or free_port()  # users: how many lanes run on it
+        self.url = f"http://{LOOPBACK}:{self._port}"  # its address, without a path
         # From the folder of this package, which need not be installed; paths in flags are absolute.
         command = [sys.executable, "-m", __name__, "--host", LOOPBACK, "--port", str(self._port), *flags]
         environment = {**os.environ, EXECUTABLE: program or "", KEY: key or ""}

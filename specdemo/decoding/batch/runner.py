@@ -97,23 +97,18 @@ class RaggedCache(Cache):
 
     Each row writes behind its own live tokens, over whatever was rolled back there. So there are no holes to mask,
     no rows to shift, a rollback is a smaller number, and memory follows the longest row alive.
-
-    Attributes:
-        lengths: live tokens of each row.
-        positions: (B, n): the slots that the next forward writes, which are the tokens' places in their rows.
-        rows: (B, 1) their numbers.
-        kv_length: slots of a row that it reads.
-        stores: ("keys", "values" or "indexer", layer) → (B, slots, heads, dim), so that a token's are one piece of
-            memory.
     """
 
+    # (B, n): the slots that the next forward writes, which are the tokens' places in their rows
     positions: torch.Tensor
-    rows: torch.Tensor
-    kv_length: int
+    rows: torch.Tensor  # (B, 1) their numbers
+    kv_length: int  # slots of a row that it reads
 
     def __init__(self, rows: int, device: torch.device) -> None:
         super().__init__(layers=[])
-        self.lengths, self._device = [0] * rows, device
+        self.lengths, self._device = [0] * rows, device  # lengths: live tokens of each row
+        # ("keys", "values" or "indexer", layer) → (B, slots, heads, dim), so that a token's are one piece of
+        # memory
         self.stores: dict[tuple[str, int], torch.Tensor] = {}
 
     def open(self, count: int) -> None:

@@ -54,12 +54,9 @@ class SteppingDrafter(Drafter):
     Args:
         runner: its cache and rollback.
         sampler: chooses the tokens.
-
-    Attributes:
-        beam: tokens of a tree's level that go on, at the most; None for no limit.
     """
 
-    beam: int | None = None
+    beam: int | None = None  # tokens of a tree's level that go on, at the most; None for no limit
 
     def __init__(self, runner: Runner | HeadRunner, sampler: Sampler) -> None:
         self._runner, self._sampler = runner, sampler

@@ -35,13 +35,10 @@ class Places:
 
     Args:
         lengths: each n, rising.
-
-    Attributes:
-        text: the ids.
     """
 
     def __init__(self, lengths: Sequence[int]) -> None:
-        self.text: list[int] = []
+        self.text: list[int] = []  # the ids
         self._latest: dict[tuple[int, ...], int] = {}
         self._before = {n: array("i") for n in lengths}  # by place − n: the place before of the same n-gram
         self._indexed = 0

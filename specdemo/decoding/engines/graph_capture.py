@@ -78,15 +78,11 @@ def can_capture(device: torch.device) -> bool:
 
 
 class InputBuffer:
-    """Integers that a replay reads on the device, copied there from pinned memory without waiting.
-
-    Attributes:
-        numbers: (size,) int64, on the device.
-    """
+    """Integers that a replay reads on the device, copied there from pinned memory without waiting."""
 
     def __init__(self, size: int, device: torch.device) -> None:
         on_gpu = device.type == "cuda"
-        self.numbers = torch.zeros(size, dtype=torch.long, device=device)
+        self.numbers = torch.zeros(size, dtype=torch.long, device=device)  # (size,) int64, on the device
         self._device = device
         self._host = torch.zeros(size, dtype=torch.long, pin_memory=on_gpu)
         self._written = self._host.numpy()

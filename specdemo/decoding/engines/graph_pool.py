@@ -28,13 +28,10 @@ CAPACITY_STEP = 256
 
 
 class Graphs:
-    """The workspaces of one model, and what could not be captured of it; lanes of several threads may share it.
-
-    Attributes:
-        failures: what fails for good: ``FORWARDS``, and with them all graphs, or drafts by their sampling key.
-    """
+    """The workspaces of one model, and what could not be captured of it; lanes of several threads may share it."""
 
     def __init__(self) -> None:
+        # what fails for good: ``FORWARDS``, and with them all graphs, or drafts by their sampling key
         self.failures: dict[Hashable, Failure] = {}
         self._model: LlamaModel | None = None
         self._weights: tuple[Any, ...] = ()

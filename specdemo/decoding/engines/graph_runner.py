@@ -35,9 +35,6 @@ class GraphRunner:
         counts: of how many tokens forwards are captured; others are filled up to the next of them.
         layers: run only the model's first so many.
         aux_layers: layers whose input every output has.
-
-    Attributes:
-        stepwise: why drafts could not be captured whole; None if they could, or if nobody tried.
     """
 
     def __init__(
@@ -54,6 +51,7 @@ class GraphRunner:
         self.device, self.dtype = self.workspace.model.device, self.workspace.model.dtype
         self._counts = sorted(counts)
         self.layers, self.aux_layers = layers, tuple(aux_layers)
+        # why drafts could not be captured whole; None if they could, or if nobody tried
         self.stepwise: Failure | None = None
 
     @property
@@ -165,13 +163,11 @@ class CapturedDraft:
         sampler: chooses the tokens.
         gamma: the most tokens asked for in a round; for fewer the last ones are dropped.
         prefix: tokens fed at the beginning of a draft.
-
-    Attributes:
-        buffers: where drafts come out; of the noise, the first γ rows gave the last draft's tokens.
     """
 
     def __init__(self, runner: GraphRunner, sampler: Sampler, gamma: int, prefix: int) -> None:
         self.runner, self.sampler, self.gamma, self._prefix = runner, sampler, gamma, prefix
+        # where drafts come out; of the noise, the first γ rows gave the last draft's tokens
         self.buffers = runner.workspace.draft_buffers(sampler)
 
     @torch.inference_mode()

@@ -54,19 +54,16 @@ class DraftBuffers:
         sampler: chooses the tokens; those of one ``vocabulary`` and ``greedy`` can share the buffers.
         vocabulary: of the draft model.
         device: of the draft model.
-
-    Attributes:
-        tokens: (MAX_GAMMA,) drafted ids.
-        scores: (MAX_GAMMA, scored) what they were chosen by.
-        q: (MAX_GAMMA, V) what they were drawn from; (MAX_GAMMA, 0) of a greedy draft.
-        noise: the same shape, exponential draws made before the replay.
     """
 
     def __init__(self, sampler: Sampler, vocabulary: int, device: torch.device) -> None:
         drawn = 0 if sampler.greedy else sampler.vocabulary
-        self.tokens = torch.zeros(MAX_GAMMA, dtype=torch.long, device=device)
+        self.tokens = torch.zeros(MAX_GAMMA, dtype=torch.long, device=device)  # (MAX_GAMMA,) drafted ids
+        # (MAX_GAMMA, scored) what they were chosen by
         self.scores = torch.zeros(MAX_GAMMA, min(sampler.vocabulary, vocabulary), device=device)
+        # (MAX_GAMMA, V) what they were drawn from; (MAX_GAMMA, 0) of a greedy draft
         self.q = torch.zeros(MAX_GAMMA, drawn, device=device)
+        # the same shape, exponential draws made before the replay
         self.noise = torch.ones(MAX_GAMMA, drawn, device=device)
 
     def draw(self, count: int, generator: torch.Generator) -> None:
@@ -99,27 +96,22 @@ class GraphWorkspace:
         model: whose layers run.
         capacity: tokens that the KV cache takes.
         capture: turns a body into a replay.
-
-    Attributes:
-        states: (layers, 2 · KV heads, capacity, head_dim): keys, then values. Slots that hold nothing yet are
-            zeros, since what is masked is still multiplied.
-        positions: (capacity,) of all slots.
-        inputs: the position of the first token fed, then the tokens.
-        logits: (WIDEST, vocabulary) float32, the first rows written by every forward.
-        failures: what could not be captured, and why: :data:`FORWARDS`, or drafts by their sampling key.
-        proven: keys of what was compared with the model, and need not be again.
     """
 
     def __init__(self, model: LlamaModel, capacity: int, capture: Capture) -> None:
         self.model, self.capacity, self._capture = model, capacity, capture
         device, shape = model.device, (len(model.layers), 2 * model.kv_heads, capacity, model.head_dim)
+        # (layers, 2 · KV heads, capacity, head_dim): keys, then values. Slots that hold nothing yet are zeros,
+        # since what is masked is still multiplied.
         self.states = torch.zeros(shape, dtype=model.dtype, device=device)
-        self.positions = torch.arange(capacity, device=device)
+        self.positions = torch.arange(capacity, device=device)  # (capacity,) of all slots
         self._cos, self._sin = model.rotary.at(0, capacity)
-        self.inputs = InputBuffer(1 + WIDEST, device)
+        self.inputs = InputBuffer(1 + WIDEST, device)  # the position of the first token fed, then the tokens
+        # (WIDEST, vocabulary) float32, the first rows written by every forward
         self.logits = torch.zeros(WIDEST, model.vocabulary, device=device)
+        # what could not be captured, and why: :data:`FORWARDS`, or drafts by their sampling key
         self.failures: dict[Hashable, Failure] = {}
-        self.proven: set[Hashable] = set()
+        self.proven: set[Hashable] = set()  # keys of what was compared with the model, and need not be again
         self._offsets = torch.arange(WIDEST + MAX_GAMMA, device=device)
         self._captured: OrderedDict[Hashable, Replay] = OrderedDict()
         self._drafts: dict[tuple[int, bool], DraftBuffers] = {}

@@ -33,20 +33,16 @@ class HeadRunner:
         head: that drafts.
         table: (V, H) the embeddings it reads.
         wish: the engine of the settings.
-
-    Attributes:
-        length: rows in the cache.
-        engine: what runs the head, for the record.
     """
 
     def __init__(self, head: Head, table: torch.Tensor, wish: str) -> None:
         self._head, self._table = head, table
         name, reason = _choose(head, wish)
         named = engine_name(name, head)
-        self.engine = named if reason is None else f"{named}: {reason}"
+        self.engine = named if reason is None else f"{named}: {reason}"  # what runs the head, for the record
         self._run = DirectHead(head) if isinstance(head, Eagle3Head) and name == "direct" else ModuleHead(head)
         self._cache = LaneCache()
-        self.length = 0
+        self.length = 0  # rows in the cache
 
     @torch.inference_mode()
     def project(self, features: torch.Tensor) -> torch.Tensor:

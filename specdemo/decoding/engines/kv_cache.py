@@ -26,17 +26,14 @@ class LaneCache(Cache):
 
     Every position is kept: what a sliding window hides, the model's mask hides. So a rollback across the edge of a
     window brings back the positions that had left it.
-
-    Attributes:
-        states: of the layers that have such.
-        indexers: the keys by which layers of sparse attention choose what they read.
     """
 
     layers: list[LaneLayer]  # type: ignore[assignment]  # transformers' list takes layers of any kind
 
     def __init__(self) -> None:
         super().__init__(layer_class_to_replicate=LaneLayer)
-        self.states: States = {}
+        self.states: States = {}  # of the layers that have such
+        # the keys by which layers of sparse attention choose what they read
         self.indexers: dict[int, LaneLayer] = {}
 
     def layer(self, index: int) -> LaneLayer:
@@ -107,11 +104,7 @@ class LaneCache(Cache):
 
 
 class LaneLayer(CacheLayerMixin):
-    """One layer's keys and values: (1, heads, slots, dim), so that a head's are one piece of memory to read.
-
-    Attributes:
-        length: slots that hold a token; those behind it hold nothing that is ever read.
-    """
+    """One layer's keys and values: (1, heads, slots, dim), so that a head's are one piece of memory to read."""
 
     keys: torch.Tensor  # type: ignore[assignment]  # there once it is initialized
     values: torch.Tensor  # type: ignore[assignment]
@@ -120,7 +113,7 @@ class LaneLayer(CacheLayerMixin):
 
     def __init__(self) -> None:
         super().__init__()
-        self.length = 0
+        self.length = 0  # slots that hold a token; those behind it hold nothing that is ever read
 
     def lazy_initialization(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
         """Take shape, type and device from the first states (1, heads, n, dim); no slots yet."""

@@ -103,17 +103,15 @@ class Attending:
         config: of the layers.
         rotary: transformers' module of the positions.
         weight: any of the model, for its type and device.
-
-    Attributes:
-        heads, kv_heads: query heads, and heads of keys and values; ``heads_per_kv_head`` query heads share one.
-        head_dim: width of a head.
-        scale: factor of the attention scores.
     """
 
     def __init__(self, attention: Any, config: Any, rotary: nn.Module, weight: torch.Tensor) -> None:
         self.dtype, self.device = weight.dtype, weight.device
         self.rotary = RotaryTable(rotary, self.dtype, self.device)
+        # head_dim: width of a head
+        # scale: factor of the attention scores
         self.head_dim, self.scale = attention.head_dim, attention.scaling
+        # heads, kv_heads: query heads, and heads of keys and values; ``heads_per_kv_head`` query heads share one
         self.heads, self.kv_heads = config.num_attention_heads, config.num_key_value_heads
         self.heads_per_kv_head = self.heads // self.kv_heads
 

@@ -83,15 +83,12 @@ class ShortChunks:
 
     Args:
         model: any; where none of its layers is such a one, the view is the model.
-
-    Attributes:
-        view: the model to call.
     """
 
     def __init__(self, model: PreTrainedModel) -> None:
         self._layers: list[tuple[Any, int]] = []
         self._delta_rule = any(_beside(module, DELTA_RULES) for module in model.modules())
-        self.view: PreTrainedModel = self._copied(model)
+        self.view: PreTrainedModel = self._copied(model)  # the model to call
 
     def _copied(self, module: Any) -> Any:
         """The same module; one with a scan somewhere in it is copied without its weights."""
@@ -118,9 +115,6 @@ class HiddenStateReader:
     Args:
         model: any with its layers in a list.
         aux_layers: indices of the layers; their count is that of one behind the last.
-
-    Attributes:
-        view: the model to call.
     """
 
     def __init__(self, model: PreTrainedModel, aux_layers: Sequence[int]) -> None:
@@ -134,7 +128,7 @@ class HiddenStateReader:
             else:
                 layers[index] = observable(layers[index])
                 layers[index].register_forward_pre_hook(partial(self._keep, index), with_kwargs=True)
-        self.view = with_layers(model, layers)
+        self.view = with_layers(model, layers)  # the model to call
 
     def _keep(self, index: int, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self._kept[index] = args[0] if args else kwargs["hidden_states"]
