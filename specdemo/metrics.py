@@ -243,7 +243,7 @@ def _of_server(server: ServerRecord | None) -> Totals:
 def _alpha(trace: Trace) -> float | None:
     decode = [r for r in trace.rounds if r.index > 0]
     overlaps = [o for r in decode if r.overlaps is not None for o in r.overlaps]
-    if overlaps and not any(r.is_tree for r in decode):  # earlier versions mixed chains and trees
+    if overlaps and not any(r.is_tree for r in decode):  # drafters in a row may draft both
         return fsum(overlaps) / len(overlaps)
     # Behind an end, where no token of the target's own follows, nothing was tested.
     corrected = sum(t.kind == "corrected" for r in decode for t in r.tokens)

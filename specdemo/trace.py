@@ -102,28 +102,11 @@ def trace_of(data: Any) -> Trace:
     found = data.get("schema") if isinstance(data, dict) else None
     if found is not None and found not in READABLE:  # instead of the fields in which it differs
         raise TraceError(f"This trace has schema {found!r:.40}; this version reads schemas up to {SCHEMA}.")
-    chosen = _trees_were_chosen(data)
     trace = validated(Trace, data, NAME)
     for round_ in trace.rounds:
         if reason := _wrong(round_, here=trace.server is None):
             raise TraceError(f"This is not a {NAME}: rounds.{round_.index}: {reason}.")
-    return replace(trace, schema=SCHEMA, settings=_largest_tree(trace) if chosen else trace.settings)
-
-
-def _trees_were_chosen(data: Any) -> bool:
-    """Whether a lane of an earlier version chose the size of its trees itself; the setting is then a number."""
-    settings = data.get("settings") if isinstance(data, dict) else None
-    if not isinstance(settings, dict) or settings.get("tree_nodes") != "auto":
-        return False
-    settings["tree_nodes"] = MAX_TREE_NODES
-    return True
-
-
-def _largest_tree(trace: Trace) -> Settings:
-    """The settings of such a lane: a tree of at most what it drafted, or a chain."""
-    depth = max((t.position for t in trace.tokens if t.kind in ("accepted", "rejected")), default=1)
-    nodes = max((max(r.drafted, 2) for r in trace.rounds if r.is_tree), default=0)
-    return replace(trace.settings, gamma=min(depth, MAX_GAMMA), tree_nodes=nodes)
+    return replace(trace, schema=SCHEMA)
 
 
 def _wrong(round_: Round, here: bool) -> str | None:

@@ -103,14 +103,12 @@ def _assistant_config(lane: Lane, draft: PreTrainedModel) -> GenerationConfig:
 class AssistedObserver(BaseStreamer):
     """Sees what goes into each verify, what comes out, and what is kept, and makes rounds of it.
 
-    Args:
-        target: its forwards are the verifies; the input says what was drafted.
-        draft: its forwards are the draft steps; the logits say with what distribution.
+    The target's forwards are the verifies, whose input says what was drafted; the draft's are the draft steps.
     """
 
     def __init__(self, lane: Lane, target: nn.Module, draft: nn.Module | None) -> None:
         self._lane = lane
-        self.rounds: list[RawRound] = []  # until now
+        self.rounds: list[RawRound] = []
         self._drafted: tuple[int, ...] = ()
         self._logits = torch.empty(0)
         self._draft_logits: list[torch.Tensor] = []

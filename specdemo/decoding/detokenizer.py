@@ -23,11 +23,8 @@ class Detokenizer:
     A token's text is what it adds to that of the tokens before it, of which only the last few are decoded once
     more. ``DecodeStream`` of the tokenizers library does the same, but fails on bytes that are no characters:
     with byte fallback they change how the bytes before them read. What was shown stays here, and the new bytes are
-    read alone, as in vLLM (pull request 19449).
-
-    Args:
-        tokenizer: of the pair; None names ids instead.
-        prompt_ids: what the output follows. It may end inside a character, which the output then completes.
+    read alone, as in vLLM (pull request 19449). The prompt may end inside a character, which the output completes.
+    Without a tokenizer ids are named instead.
     """
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase | None, prompt_ids: Sequence[int]) -> None:

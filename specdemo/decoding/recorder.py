@@ -33,9 +33,7 @@ def readings(scores: torch.Tensor, tokens: Sequence[int]) -> list[Reading]:
 class Recorder:
     """Numbers the rounds of one lane and writes them down, with text.
 
-    Args:
-        detokenizer: of this lane.
-        residuals: whether to note what a rejected token could be replaced by, at the cost of naming some tokens.
+    ``residuals``: note what a rejected token could be replaced by, too, at the cost of naming some tokens.
     """
 
     def __init__(self, detokenizer: Detokenizer, residuals: bool = True) -> None:
@@ -46,10 +44,7 @@ class Recorder:
         """The round: accepted tokens, then rejected ones in the order of their slots, then the target's own.
 
         They are made from the root down, since a token's text depends on what stands before it: those beside the
-        path at each of its tokens before the next one of it moves the text on.
-
-        Raises:
-            PairError: a model's logits are not finite.
+        path at each of its tokens before the next one of it moves the text on. A PairError if logits are not finite.
         """
         proposal, tree, ids = raw.proposal, raw.proposal.tree, raw.drafted
         target, draft, known = _read(raw, self._residuals)

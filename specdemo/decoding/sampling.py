@@ -31,7 +31,7 @@ class Sampler:
     """
 
     def __init__(self, settings: Settings, vocabulary: int, device: torch.device) -> None:
-        self.greedy, self.p_min = settings.greedy, settings.p_min  # p_min: of the settings
+        self.greedy, self.p_min = settings.greedy, settings.p_min
         # the acceptance rule asks for the q of siblings in a tree, which are drawn for it then; the other rules do
         # not, and the likeliest tokens pass more often than drawn ones
         self.draws_siblings = settings.acceptance == "sampling" and not settings.greedy

@@ -161,10 +161,6 @@ class WithoutReplacement:
 
     The shape does not depend on what is drawn: it is the best for drafts that pass as often as ``KEPT_FIRST`` and
     ``KEPT_NEXT`` say (after Chen et al., arXiv 2402.12374, section 3.1, whose shapes also are fixed).
-
-    Args:
-        sampler: draws.
-        depth, nodes: of the tree, at the most.
     """
 
     def __init__(self, sampler: Sampler, depth: int, nodes: int) -> None:

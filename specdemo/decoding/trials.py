@@ -23,8 +23,8 @@ TOKENS = 16
 TREE = Tree([0] * 8 + [1] * 3 + [9] * 3)
 """A path of three tokens whose slots are far from their depths, among others that it must not see."""
 PATH = TREE.path(12)
-ROWS = (((1, 2, 3), (4,)), ((5,), (6, 7)))
-"""Two forwards of two rows, none as long as the one beside it."""
+ROWS = (1, 2, 3), (4,)
+"""What two rows of unequal lengths are fed."""
 TOLERANCE, ROUGH_TOLERANCE = 0.005, 0.25
 """Of differences, in float32 and in coarser types; what is wrong altogether is off by more than one."""
 WINDOW_WORDS = ("window", "chunk", "block", "local", "sparse", "span", "stride")
@@ -101,24 +101,15 @@ def check_trees(role: str, model: PreTrainedModel, engine: str) -> None:
 def check_rows(role: str, model: PreTrainedModel) -> None:
     """A PairError where rows of unequal lengths do not give the logits of each alone, past every window."""
 
-    def from_the_beginning() -> float:
-        together, alone = RaggedRunner(model, rows=2), [EagerRunner(model), EagerRunner(model)]
-        rows = [
-            (logits, runner.forward(feed).logits[0])
-            for feeds in ROWS
-            for runner, feed, logits in zip(alone, feeds, together.forward(feeds, last=True), strict=True)
-        ]
-        return differences(*map(torch.stack, zip(*rows, strict=True))).max().item()
-
-    def past_windows() -> float:
-        past, feeds, together = MadeUpPast(model), ROWS[0], RaggedRunner(model, rows=2)
+    def off(past: MadeUpPast) -> float:
+        together = RaggedRunner(model, rows=2)
         lengths = [past.length, past.shorter]
         together.cache = TrialRows(past, lengths, together.device)
         alone = [
             EagerRunner(model, "eager", cache=TrialCache(past, length)).forward(feed).logits[0]
-            for length, feed in zip(lengths, feeds, strict=True)
+            for length, feed in zip(lengths, ROWS, strict=True)
         ]
-        return differences(together.forward(feeds, last=True), torch.stack(alone)).max().item()
+        return differences(together.forward(ROWS, last=True), torch.stack(alone)).max().item()
 
     def refused(reason: str) -> PairError:
         return PairError(
@@ -128,8 +119,9 @@ def check_rows(role: str, model: PreTrainedModel) -> None:
 
     if keeps_states(model):
         raise refused(IN_ORDER)
-    for off in (from_the_beginning, past_windows):
-        _try(role, model, off, refused, "its rows come out otherwise than each alone")
+    for empty in (True, False):
+        measured = partial(off, MadeUpPast(model, empty))
+        _try(role, model, measured, refused, "its rows come out otherwise than each alone")
 
 
 def check_batches(pair: ModelPair, *, drafting: bool) -> None:
@@ -179,7 +171,7 @@ def _try(
 
 
 class MadeUpPast:
-    """Keys and values of tokens that nobody fed, the same for every cache that is made of it.
+    """Keys and values of tokens that nobody fed, the same for every cache that is made of it; ``empty`` has none.
 
     They are twice as many as the largest window that the model can have, as far as it has positions, and as large
     as the first states that a layer was fed. They are random and drift with their place, so that attention over
@@ -188,10 +180,6 @@ class MadeUpPast:
     A window is called ``sliding_window``, ``window_size``, ``attention_chunk_size`` and more, so every small
     number of the configuration counts whose name speaks of such a thing; one that is none only makes the trial
     longer.
-
-    Args:
-        model: to be tried.
-        empty: there is no past, to try the beginning of a text.
     """
 
     def __init__(self, model: PreTrainedModel, empty: bool = False) -> None:

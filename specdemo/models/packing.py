@@ -99,15 +99,9 @@ def pack(model: PreTrainedModel | Eagle3Head) -> None:
     head = model.get_output_embeddings()
     # The head first: where it is tied its plain weight stays, so that here memory is the shortest.
     for linear in sorted(filter(_packable, model.modules()), key=lambda layer: layer is not head):
-        pack_linear(linear)
+        linear.weight = nn.Parameter(_reordered(linear.weight), requires_grad=False)
+        linear.__class__ = PackedLinear
     model.packing = "packed weights"  # type: ignore[assignment]  # which torch has for tensors
-
-
-def pack_linear(linear: nn.Linear) -> nn.Linear:
-    """The same layer, its weight packed and the plain one let go."""
-    linear.weight = nn.Parameter(_reordered(linear.weight), requires_grad=False)
-    linear.__class__ = PackedLinear
-    return linear
 
 
 def extra_bytes(model: PreTrainedModel, dtype: torch.dtype) -> int:

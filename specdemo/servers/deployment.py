@@ -27,15 +27,9 @@ COMPANY = 4
 
 
 class Deployment:
-    """Requests to one deployment, from several threads at a time.
+    """Requests to one deployment, from several threads at a time; a ServerError if nobody is there.
 
-    Args:
-        pair: its addresses; to be there as long as this is.
-        strategy: which of the two.
-        stop: ends whatever is under way, which then raises LoadCancelled.
-
-    Raises:
-        ServerError: nobody is there.
+    ``stop`` ends whatever is under way, which then raises LoadCancelled.
     """
 
     def __init__(self, pair: ServerPair, strategy: str, stop: Event) -> None:

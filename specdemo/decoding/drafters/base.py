@@ -49,12 +49,7 @@ class Drafter:
 
 
 class SteppingDrafter(Drafter):
-    """A model that drafts a chain token by token, or a tree level by level; a subclass says how it is fed.
-
-    Args:
-        runner: its cache and rollback.
-        sampler: chooses the tokens.
-    """
+    """A model that drafts a chain token by token, or a tree level by level; a subclass says how it is fed."""
 
     beam: int | None = None  # tokens of a tree's level that go on, at the most; None for no limit
 

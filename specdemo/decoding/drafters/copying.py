@@ -32,13 +32,10 @@ class Places:
     """Where the n-grams of a growing text ended, for some n; a token is taken in, and a place found, in O(1).
 
     A place is the number of the token that follows, so that the end of the text is none yet.
-
-    Args:
-        lengths: each n, rising.
     """
 
     def __init__(self, lengths: Sequence[int]) -> None:
-        self.text: list[int] = []  # the ids
+        self.text: list[int] = []
         self._latest: dict[tuple[int, ...], int] = {}
         self._before = {n: array("i") for n in lengths}  # by place − n: the place before of the same n-gram
         self._indexed = 0
@@ -96,21 +93,15 @@ class Trust:
 
 
 class CopyingDrafter(Drafter):
-    """Copies from prompt and output so far, and from earlier texts.
+    """Copies from prompt and output so far, and from ``earlier`` texts, behind matches of these ``lengths``.
 
     *Prompt lookup* (Saxena 2023) copies what followed the latest place of the longest match. *Suffix decoding*
-    (Oliaro et al., arXiv 2411.04975, as in Arctic Inference) counts what followed each of the latest places, for
-    matches of several lengths, in this text and in earlier ones, and takes the copy that promises the most
+    (``counts``; Oliaro et al., arXiv 2411.04975, as in Arctic Inference) counts what followed each of the latest
+    places, for matches of several lengths, in this text and in earlier ones, and takes the copy that promises most
     tokens. It promises what the counts say times how often copies behind such a match have been right here. That
     is learned in every round, also from copies that were not drafted: the committed text shows what was right.
 
     Nothing is drawn, so q is one-hot. Where nothing matches the round is a plain step of the target.
-
-    Args:
-        lengths: of matches, rising.
-        counts: suffix decoding; else prompt lookup.
-        p_min: of the settings.
-        earlier: texts that came before.
     """
 
     def __init__(

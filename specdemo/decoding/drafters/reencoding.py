@@ -26,16 +26,10 @@ class ReencodingDrafter(Drafter):
     """Decodes what is committed, lets the draft continue the text, and encodes that for the target.
 
     The idea of universal assisted generation (Timor et al., arXiv 2502.05202, algorithm 1; transformers'
-    ``assistant_tokenizer``). The draft writes greedily, and q is one-hot, which
-    keeps every lossless rule lossless however the text was made. Where the drafted text would melt into the
-    last committed token, nothing is proposed and the round is a plain step of the target. A text that grows longer
-    than the draft can read gets no proposals either.
-
-    Args:
-        runner: of the draft.
-        target_tokenizer, draft_tokenizer: both must give back the text they encode, see ``gives_back``.
-        longest: tokens the draft can read, None for no limit.
-        p_min: of the settings; it stops what the draft writes.
+    ``assistant_tokenizer``). The draft writes greedily, and q is one-hot, which keeps every lossless rule lossless
+    however the text was made. Where the drafted text would melt into the last committed token, nothing is proposed
+    and the round is a plain step of the target. So it is where a text grows beyond the ``longest`` that the draft
+    can read, None for no limit. Both tokenizers must give back the text they encode, see ``gives_back``.
     """
 
     def __init__(

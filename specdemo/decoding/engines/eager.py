@@ -119,7 +119,6 @@ class EagerRunner:
         engine: what is to run its layers; *direct* only where ``open.choose`` chose it.
         reason: why it is not the engine that was asked for.
         cache, layers: another runner's cache, of which this model fills only the first layers.
-        aux_layers: layers whose input every output has.
     """
 
     def __init__(

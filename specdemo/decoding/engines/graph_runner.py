@@ -153,16 +153,10 @@ class GraphRunner:
 
 
 class CapturedDraft:
-    """All γ steps of a round's draft in one replay.
+    """All γ steps of a round's draft in one replay, of which the last ones are dropped where fewer are asked for.
 
     Every draft begins by feeding the last ``prefix`` committed tokens. With two, a draft whose last token was kept
     and never fed begins like any other; where it was fed, the same is written into its slot once more.
-
-    Args:
-        runner: of the draft model.
-        sampler: chooses the tokens.
-        gamma: the most tokens asked for in a round; for fewer the last ones are dropped.
-        prefix: tokens fed at the beginning of a draft.
     """
 
     def __init__(self, runner: GraphRunner, sampler: Sampler, gamma: int, prefix: int) -> None:

@@ -50,10 +50,7 @@ class Failure(NamedTuple):
 class DraftBuffers:
     """The outputs of a captured draft of up to MAX_GAMMA tokens, and the noise it reads.
 
-    Args:
-        sampler: chooses the tokens; those of one ``vocabulary`` and ``greedy`` can share the buffers.
-        vocabulary: of the draft model.
-        device: of the draft model.
+    Samplers of one ``vocabulary`` and ``greedy`` can share them; ``vocabulary`` is the draft model's.
     """
 
     def __init__(self, sampler: Sampler, vocabulary: int, device: torch.device) -> None:
@@ -90,12 +87,8 @@ class DraftBuffers:
 class GraphWorkspace:
     """The inputs, outputs and KV cache of all replays of one lane, which has them for itself.
 
-    What cannot be captured runs as it is, each time anew: slower, and no different.
-
-    Args:
-        model: whose layers run.
-        capacity: tokens that the KV cache takes.
-        capture: turns a body into a replay.
+    What cannot be captured runs as it is, each time anew: slower, and no different. ``capacity`` is the number of
+    tokens that the KV cache takes.
     """
 
     def __init__(self, model: LlamaModel, capacity: int, capture: Capture) -> None:

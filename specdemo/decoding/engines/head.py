@@ -27,13 +27,7 @@ class HeadOutput(NamedTuple):
 
 
 class HeadRunner:
-    """A head, its keys and values, and its rollback.
-
-    Args:
-        head: that drafts.
-        table: (V, H) the embeddings it reads.
-        wish: the engine of the settings.
-    """
+    """A head, its own cache and its rollback; ``table`` (V, H) has the embeddings it reads."""
 
     def __init__(self, head: Head, table: torch.Tensor, wish: str) -> None:
         self._head, self._table = head, table

@@ -225,11 +225,7 @@ def attention_behind(
 
 
 class LlamaModel(Attending):
-    """The parameters of one model; does not hold the model itself.
-
-    Args:
-        model: one that :mod:`specdemo.decoding.engines.llama_check` finds nothing against.
-    """
+    """The parameters of one model that :mod:`llama_check` finds nothing against, and not the model itself."""
 
     def __init__(self, model: PreTrainedModel) -> None:
         decoder = model.model

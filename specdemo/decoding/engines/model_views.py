@@ -76,13 +76,10 @@ def observable(module: Any) -> Any:
 
 
 class ShortChunks:
-    """A view of a model whose recurrent layers read a few tokens as one chunk of so many.
+    """A view of a model whose recurrent layers, if it has any, read a few tokens as one chunk of so many.
 
     By themselves they fill a chunk up with zeros, to 64 tokens (delta rule) or 256 (Mamba-2), so that a verify
     would take several times the time of a step. The sums are the same.
-
-    Args:
-        model: any; where none of its layers is such a one, the view is the model.
     """
 
     def __init__(self, model: PreTrainedModel) -> None:
@@ -110,11 +107,9 @@ class ShortChunks:
 
 
 class HiddenStateReader:
-    """A view of a model that keeps what enters some of its layers, or leaves the last.
+    """A view of a model that keeps what enters some of its layers, whose indices are the ``aux_layers``.
 
-    Args:
-        model: any with its layers in a list.
-        aux_layers: indices of the layers; their count is that of one behind the last.
+    Their count is the index of one behind the last.
     """
 
     def __init__(self, model: PreTrainedModel, aux_layers: Sequence[int]) -> None:
