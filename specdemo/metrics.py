@@ -60,29 +60,22 @@ def counts_of(rounds: Iterable[Round]) -> tuple[RoundCounts, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Sums over rounds, and what follows from them; None or empty where a server does not tell.
+    """Sums over rounds, and what follows from them; None or empty where a server does not tell."""
 
-    Attributes:
-        rounds: target forwards after the prefill.
-        proposed: drafted tokens, Σγᵢ.
-        accepted: drafted tokens kept, Σaᵢ.
-        emitted: tokens kept after the prefill's, Σ(aᵢ + the target's own).
-        alpha: accepted / tested tokens; of a round all are tested up to the first that is rejected.
-        accepted_histogram: number of rounds with i accepted tokens, i from 0.
-        per_position: share of rounds with more than j accepted tokens, j from 0.
-        conditional_per_position: of the rounds in which drafted token j was tested, the share that kept it, j
-            from 0; None where it was never tested. The acceptance that predictions for other γ are made of.
-        draft_seconds, verify_seconds, other_seconds: decode time by phase, prefill not counted; None of a server.
-    """
-
-    rounds: int | None
-    proposed: int | None
-    accepted: int | None
-    emitted: int | None
+    rounds: int | None  # target forwards after the prefill
+    proposed: int | None  # drafted tokens, Σγᵢ
+    accepted: int | None  # drafted tokens kept, Σaᵢ
+    emitted: int | None  # tokens kept after the prefill's, Σ(aᵢ + the target's own)
+    # accepted / tested tokens; of a round all are tested up to the first that is rejected
     alpha: float | None = None
+    # number of rounds with i accepted tokens, i from 0
     accepted_histogram: list[int] = field(default_factory=list)
+    # share of rounds with more than j accepted tokens, j from 0
     per_position: list[float] = field(default_factory=list)
+    # of the rounds in which drafted token j was tested, the share that kept it, j from 0; None where it was never
+    # tested. The acceptance that predictions for other γ are made of.
     conditional_per_position: list[float | None] = field(default_factory=list)
+    # draft_seconds, verify_seconds, other_seconds: decode time by phase, prefill not counted; None of a server
     draft_seconds: float | None = None
     verify_seconds: float | None = None
     other_seconds: float | None = None

@@ -39,30 +39,19 @@ class Hardware:
 
 @dataclass(frozen=True)
 class Recording:
-    """The traces of one race, or of one run, to be kept and replayed.
+    """The traces of one race, or of one run, to be kept and replayed."""
 
-    Attributes:
-        traces: a lane each, with its settings; at least one, and none without rounds.
-        title: what it is called; may be empty.
-        prompt: as it was written; None if it was given as ids, or is not known.
-        prompt_pieces: the text of each prompt token, chat template included.
-        hardware: what the lanes ran on.
-        versions: of python and of the libraries that decoded, by name.
-        date: the day, such as ``2025-06-30``; may be empty.
-        repeats: tokens a second of each lane, for each time that the race was run again for its speeds alone.
-        schema: version of this record.
-    """
-
-    traces: tuple[Trace, ...]
-    title: str = ""
-    prompt: str | None = None
-    prompt_pieces: tuple[str, ...] | None = None
-    hardware: Hardware | None = None
-    versions: dict[str, str] = field(default_factory=dict)
-    date: str = ""
+    traces: tuple[Trace, ...]  # a lane each, with its settings; at least one, and none without rounds
+    title: str = ""  # what it is called; may be empty
+    prompt: str | None = None  # as it was written; None if it was given as ids, or is not known
+    prompt_pieces: tuple[str, ...] | None = None  # the text of each prompt token, chat template included
+    hardware: Hardware | None = None  # what the lanes ran on
+    versions: dict[str, str] = field(default_factory=dict)  # of python and of the libraries that decoded, by name
+    date: str = ""  # the day, such as ``2025-06-30``; may be empty
+    # tokens a second of each lane, for each time that the race was run again for its speeds alone
     repeats: tuple[tuple[float, ...], ...] = ()
     kind: Literal["specdemo recording"] = KIND
-    schema: int = SCHEMA
+    schema: int = SCHEMA  # version of this record
 
     def as_dict(self) -> dict[str, Any]:
         return plain_data(self)

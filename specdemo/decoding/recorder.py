@@ -44,7 +44,7 @@ class Recorder:
         """The round: accepted tokens, then rejected ones in the order of their slots, then the target's own.
 
         They are made from the root down, since a token's text depends on what stands before it: those beside the
-        path at each of its tokens before the next one of it moves the text on. A PairError if logits are not finite.
+        path at each of its tokens before the next one of it moves the text on. A PairError for NaN and infinity.
         """
         proposal, tree, ids = raw.proposal, raw.proposal.tree, raw.drafted
         target, draft, known = _read(raw, self._residuals)

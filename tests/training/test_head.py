@@ -37,7 +37,7 @@ def test_the_loss_is_that_of_the_drafters_own_steps(flags: dict[str, bool]) -> N
     for t in range(len(ids) - 2):
         runner = HeadRunner(head, table, "auto")
         features = runner.project(lesson.features[0, : t + 1])
-        output = runner.forward(features, ids[1 : t + 2])
+        draft_logits, state = runner.forward(features, ids[1 : t + 2])
         for step in range(STEPS):
             says = t + 1 + step  # where the target says the token that this step drafts
             if says + 1 >= len(ids):
@@ -45,11 +45,11 @@ def test_the_loss_is_that_of_the_drafters_own_steps(flags: dict[str, bool]) -> N
             best = int(logits[0, says].argmax())
             if says + 1 >= begins and best in place:
                 p = logits[0, says][head.target_ids].softmax(-1)
-                log_q = output.logits[0].log_softmax(-1)
+                log_q = draft_logits[0].log_softmax(-1)
                 wanted[step] += -(1 - HARD) * (p * log_q).sum() - HARD * log_q[place[best]]
                 counted[step] += 1
             if step + 1 < STEPS:
-                output = runner.forward(output.hidden, [ids[t + 2 + step]])
+                draft_logits, state = runner.forward(state, [ids[t + 2 + step]])
     expected = sum(DECAY**k * wanted[k] / counted[k] for k in range(STEPS))
     loss, agreement = unrolled_loss(head, table, lesson, logits, STEPS, DECAY, HARD)
     assert len(agreement) == STEPS

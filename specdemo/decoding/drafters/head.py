@@ -12,7 +12,7 @@ import torch
 
 from specdemo.decoding.drafters.base import DrafterSpec, SteppingDrafter
 from specdemo.decoding.engines.base import Runner
-from specdemo.decoding.engines.head import HeadOutput, HeadRunner
+from specdemo.decoding.engines.head import HeadRunner
 from specdemo.decoding.engines.model_views import layer_list
 from specdemo.decoding.lane import Lane
 from specdemo.decoding.proposal import TreeMask
@@ -60,22 +60,22 @@ class HeadDrafter(SteppingDrafter):
 
     def _begin(self, committed: Sequence[int]) -> torch.Tensor:
         features, self._waiting = torch.cat(self._waiting), []
-        return self._behind(self._feed(features, committed[self._runner.length + 1 :]))
+        return self._behind(*self._feed(features, committed[self._runner.length + 1 :]))
 
     def _step(self, token: torch.Tensor) -> torch.Tensor:
-        return self._behind(self._runner.forward(self._states[None], token))
+        return self._behind(*self._runner.forward(self._states[None], token))
 
-    def _behind(self, output: HeadOutput) -> torch.Tensor:
-        self._states = {None: output.hidden}
-        return self._in_target_ids(output.logits)
+    def _behind(self, logits: torch.Tensor, state: torch.Tensor) -> torch.Tensor:
+        self._states = {None: state}
+        return self._in_target_ids(logits)
 
     def _level(self, nodes: Sequence[Node], tokens: torch.Tensor, tree_mask: TreeMask) -> torch.Tensor:
         states = torch.cat([self._states[node.parent] for node in nodes])
-        output = self._runner.forward(states, tokens, tree_mask)
-        self._states.update(zip(nodes, output.hidden.split(1), strict=True))
-        return self._in_target_ids(output.logits)
+        logits, hidden = self._runner.forward(states, tokens, tree_mask)
+        self._states.update(zip(nodes, hidden.split(1), strict=True))
+        return self._in_target_ids(logits)
 
-    def _feed(self, features: torch.Tensor, followed: Sequence[int]) -> HeadOutput:
+    def _feed(self, features: torch.Tensor, followed: Sequence[int]) -> tuple[torch.Tensor, torch.Tensor]:
         output = self._runner.forward(self._runner.project(features), followed)
         self._true_rows = self._runner.length
         return output

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import torch
 from torch.nn import functional
@@ -17,13 +16,6 @@ from specdemo.decoding.proposal import TreeMask
 from specdemo.models.eagle3_head import Eagle3Head
 from specdemo.models.mtp_head import Head
 from specdemo.models.packing import engine_name
-
-
-class HeadOutput(NamedTuple):
-    """What a head's forward gives."""
-
-    logits: torch.Tensor  # (1, Vd) float32, behind the last row; of a tree (n, Vd), behind all rows
-    hidden: torch.Tensor  # (1, H) or (n, H), what the next draft step reads
 
 
 class HeadRunner:
@@ -46,15 +38,18 @@ class HeadRunner:
     @torch.inference_mode()
     def forward(
         self, hidden: torch.Tensor, tokens: Sequence[int] | torch.Tensor, tree_mask: TreeMask | None = None
-    ) -> HeadOutput:
-        """Append rows to the cache: states (n, H), each with the token that follows, (n,), perhaps a tree's."""
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Append rows to the cache: states (n, H), each with the token that follows, (n,), perhaps a tree's.
+
+        Returns float32 logits (1, Vd) behind the last row, of a tree (n, Vd), and what the next step reads.
+        """
         ids = torch.as_tensor(tokens, dtype=torch.long).to(self._table.device)
         # A padded target can emit an id that there is no embedding for: see Forward.
         embeddings = functional.embedding(ids.clamp(max=len(self._table) - 1), self._table)
         embeddings = embeddings.to(self._head.device, self._head.dtype)
         logits, fed_back = self._run(hidden, embeddings, self._cache, tree_mask)
         self.length += len(hidden)
-        return HeadOutput(logits.float(), fed_back)
+        return logits.float(), fed_back
 
     def rollback_to(self, length: int) -> None:
         """Forget all rows but the first ``length``; a ValueError where there are fewer."""
