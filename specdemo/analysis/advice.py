@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain, groupby
 from math import exp, fsum, log, sqrt
 from statistics import fmean, stdev
-from typing import Any
 
 from specdemo.analysis.advice_words import dropped_text, recommendation, verdict
 from specdemo.analysis.contenders import PLAIN, Contender
@@ -26,28 +25,6 @@ FEW_PROMPTS = 4
 """Fewer say nothing about prompts in general: the interval is then that of these prompts, over their runs."""
 
 
-@dataclass(frozen=True, slots=True)
-class KindRow:
-    """A contender on the prompts of one kind.
-
-    Attributes:
-        kind: its name.
-        prompts: of this kind that were decoded.
-        method: the contender's name with its γ.
-        settings: that decode so.
-        mean_acceptance_length, speedup, interval, interval_over: on the prompts of this kind, as of a row.
-    """
-
-    kind: str
-    prompts: int
-    method: str
-    settings: Settings
-    mean_acceptance_length: float | None
-    speedup: float
-    interval: list[float] | None
-    interval_over: str | None
-
-
 @dataclass(frozen=True, kw_only=True)
 class AdviceReport(Report):
     """What an advisor's race measured; a repeat is a block of it, of one prompt.
@@ -58,7 +35,6 @@ class AdviceReport(Report):
         seconds: spent so far.
         looping: numbers of the prompts, from 1, whose plain output loops.
         models: names of the models by role, as their files are called.
-        error: chance that the race dropped the fastest contender.
         ended: whether the race ended by itself, by a decision or by its budget.
         texts: the prompts as they were given, texts or token ids.
         draft_quantization: of the draft's weights.
@@ -70,7 +46,6 @@ class AdviceReport(Report):
     seconds: float = 0.0
     looping: tuple[int, ...] = ()
     models: dict[str, str] | None = None
-    error: float = ERROR
     ended: bool = False
     texts: tuple[str | list[int], ...] = ()
     draft_quantization: str | None = None
@@ -98,7 +73,7 @@ class AdviceReport(Report):
     @cached_property
     def race(self) -> Race:
         """The race as its finished blocks leave it."""
-        race = Race(self.contenders, self.error)
+        race = Race(self.contenders)
         for block in self.blocks:
             if found := self.block_speedups(block):
                 race.add(found, self.kind_of(block[0].prompt))
@@ -155,8 +130,8 @@ class AdviceReport(Report):
         if self.noisy or not self.race.blocks:
             return None
         if self.race.leader == PLACE_OF_PLAIN:
-            return False if (self.certainty or 0.0) >= 1 - self.error else None
-        return True if self.race.behind(PLACE_OF_PLAIN, self.race.leader).certainty >= 1 - self.error else None
+            return False if (self.certainty or 0.0) >= 1 - ERROR else None
+        return True if self.race.behind(PLACE_OF_PLAIN, self.race.leader).certainty >= 1 - ERROR else None
 
     @property
     def recommendation(self) -> str:
@@ -164,20 +139,19 @@ class AdviceReport(Report):
         return recommendation(self)
 
     @cached_property
-    def by_kind(self) -> tuple[KindRow, ...]:
+    def by_kind(self) -> tuple[Row, ...]:
         """The best for each kind of prompt, where there are several."""
-        best = ((kind, self.race.best(self.race.live, kind)) for kind in self._several_kinds)
-        return tuple(row for kind, place in best if (row := self._kind_row(kind, place)))
+        return self._of_kinds((self.race.best(self.race.live, kind), kind) for kind in self._several_kinds)
 
     @cached_property
-    def matrix(self) -> tuple[KindRow, ...]:
+    def matrix(self) -> tuple[Row, ...]:
         """Every contender that drafts, as the rows stand, on each kind that it met, where there are several."""
-        names = [row.name for row in self.rows]
-        places = sorted(
-            (n for n in self.race.entered if self.names[n] in names), key=lambda n: names.index(self.names[n])
-        )
-        every = ((kind, place) for place in places if place != PLACE_OF_PLAIN for kind in self._several_kinds)
-        return tuple(row for kind, place in every if (row := self._kind_row(kind, place)))
+        drafted = [self.names.index(row.name) for row in self.rows if row.settings.strategy != "autoregressive"]
+        return self._of_kinds((place, kind) for place in drafted for kind in self._several_kinds)
+
+    def _of_kinds(self, wanted: Iterable[tuple[int, str]]) -> tuple[Row, ...]:
+        rows = (self._row(place, kind) for place, kind in wanted)
+        return tuple(row for row in rows if row.speedup)
 
     @property
     def _several_kinds(self) -> list[str]:
@@ -208,9 +182,11 @@ class AdviceReport(Report):
         settings = self.settings()
         settings = replace(settings, exit_layer=settings.exit_layer or self.exit_layer)
         weights = {"target": self.quantization, "draft": self.draft_quantization}
-        gamma = self._best_gamma()
-        lines = engine_lines(engine, settings, self.models or {}, self.dtype, gamma, weights)
         leader = self.contenders[self.race.leader]
+        fixed = [(n, c.gamma) for n, c in enumerate(self.contenders) if c.family == leader.family and c.gamma]
+        known = [(speedup, gamma) for n, gamma in fixed if (speedup := self._speedup(n)) is not None]
+        gamma = max(known)[1] if known else None  # the fastest fixed one of its drafter
+        lines = engine_lines(engine, settings, self.models or {}, self.dtype, gamma, weights)
         chain = leader if leader.gamma else Contender(leader.family, gamma)
         if chain.gamma is not None and chain in self.contenders:
             shares = self._row(self.contenders.index(chain)).per_position
@@ -221,50 +197,31 @@ class AdviceReport(Report):
         low, high = best.interval
         return f"# Measured{ran}: {best.speedup:.2f}× [{low:.2f}, {high:.2f}] plain decoding's speed.\n{lines}"
 
-    def _best_gamma(self) -> int | None:
-        """The fastest fixed γ of the recommended drafter, where it was measured."""
-        family = self.contenders[self.race.leader].family
-        fixed = [(n, c.gamma) for n, c in enumerate(self.contenders) if c.family == family and c.gamma]
-        known = [(speedup, gamma) for n, gamma in fixed if (speedup := self._speedup(n)) is not None]
-        return max(known)[1] if known else None
-
-    def _row(self, place: int) -> Row:
+    def _row(self, place: int, kind: str | None = None) -> Row:
+        """A contender on all prompts, or on those of a kind: the geometric mean over prompts, and its interval."""
         contender, dropped = self.contenders[place], self.race.dropped.get(place)
-        own, plain = ([r for r in self.counted if r.contender == c] for c in (contender, PLAIN))
+        left = place != PLACE_OF_PLAIN and not self.noisy
+        runs = [r for r in self.counted if kind in (None, self.kind_of(r.prompt))]
+        own, plain = ([r for r in runs if r.contender == c] for c in (contender, PLAIN))
+        logs = self._logs(place, kind)
+        interval, over = interval_of(logs) if place != PLACE_OF_PLAIN else (None, None)
         return replace(
             row_of(contender, self.base, own, plain),
-            **self._gain(place),
+            kind=kind,
+            speedup=_mean(logs),
+            interval=interval,
+            interval_over=over,
             doubt=self.doubt,
             tokens_per_second=speed(own),
             seconds=fsum(r.wall_seconds for r in self.of(contender)),
             verdict=verdict(self, place),
-            dropped=None
-            if dropped is None or place == PLACE_OF_PLAIN or self.noisy
-            else dropped_text(dropped, self.names),
+            dropped=dropped_text(dropped, self.names) if dropped and left else None,
         )
 
-    def _kind_row(self, kind: str, place: int) -> KindRow | None:
-        gain, contender = self._gain(place, kind), self.contenders[place]
-        if not gain["speedup"]:
-            return None
-        runs = [r for r in self.counted if self.kind_of(r.prompt) == kind]
-        own, plain = ([r for r in runs if r.contender == c] for c in (contender, PLAIN))
-        figures, prompts = row_of(contender, self.base, own, plain), len(self._logs(place, kind))
-        tau = figures.mean_acceptance_length
-        return KindRow(kind, prompts, self.names[place], figures.settings, tau, **gain)
-
     def _speedup(self, place: int) -> float | None:
-        found: float | None = self._gain(place)["speedup"]
-        return found
+        return _mean(self._logs(place))
 
-    def _gain(self, place: int, kind: str | None = None) -> dict[str, Any]:
-        """The fields of a row on its speed-up: the geometric mean over prompts, and its interval."""
-        logs = self._logs(place, kind)
-        interval, over = interval_of(logs) if place != PLACE_OF_PLAIN else (None, None)
-        speedup = exp(fmean(map(fmean, logs.values()))) if logs else None
-        return {"speedup": speedup, "interval": interval, "interval_over": over}
-
-    def _logs(self, place: int, kind: str | None) -> dict[int, list[float]]:
+    def _logs(self, place: int, kind: str | None = None) -> dict[int, list[float]]:
         """log of its speed over plain decoding's in the same block: by prompt, one for each block."""
         found: dict[int, list[float]] = {}
         for block in self.blocks:
@@ -272,6 +229,11 @@ class AdviceReport(Report):
             if gain and kind in (None, self.kind_of(block[0].prompt)):
                 found.setdefault(block[0].prompt, []).append(log(gain))
         return found
+
+
+def _mean(logs: dict[int, list[float]]) -> float | None:
+    """Geometric, over prompts."""
+    return exp(fmean(map(fmean, logs.values()))) if logs else None
 
 
 def interval_of(logs: dict[int, list[float]]) -> tuple[list[float] | None, str | None]:

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
 SURE = 0.5
 """A certainty below this is none."""
-HARDLY = 0.97
-"""Of the best speed: γ of the same drafter above this do as well."""
 LEAST_RUNS = 3
 """Of a setting, before its costs are called hopeless: one run's times may be an accident."""
 
@@ -54,19 +52,17 @@ def recommendation(report: AdviceReport) -> str:
     if best is None:
         return _nothing(report)
     shown = max((row for row in report.known if row is not best), key=lambda r: r.range) if plain_leads else best
-    acceptance, loops = report.base.acceptance, _numbers(report.looping)
+    acceptance, loops, timed = report.base.acceptance, _numbers(report.looping), shown.emitted or 0
     parts = [
         "" if report.complete else "So far:",
         _claim(report, best, shown),
         _hopeless(report, best),
         "" if shown.copied is None else f"It copies in {shown.copied:.0%} of the rounds.",
-        "" if plain_leads else _as_good(report),
-        _kinds(report),
         f"The rule {acceptance!r} is lossy: the output is not the target's."
         if acceptance in LOSSY_RULES and not plain_leads
         else "",
         f"The plain output of {loops} loops, which flatters every drafter." if report.looping else "",
-        f"Only {shown.emitted} tokens were timed: too few to be sure." if shown.emitted < FEWEST else "",
+        f"Only {timed} tokens were timed: too few to be sure." if timed < FEWEST else "",
         _extent(report),
     ]
     return " ".join(filter(None, parts))
@@ -74,18 +70,15 @@ def recommendation(report: AdviceReport) -> str:
 
 def _nothing(report: AdviceReport) -> str:
     if report.runs and not any(run.emitted for run in report.runs):
+        more = "Give other prompts, or switch ignore_eos on."
         if report.server is not None:
-            return "No run has a speed: the answers end with their first token, or the server counts no tokens."
-        return (
-            "The answers are too short to time: they end with their first token. Give other prompts, or switch "
-            "ignore_eos on."
-        )
+            more = "Or the server counts no tokens."
+        return f"The answers are too short to time: they end with their first token. {more}"
+    pair = "a plain run and a drafted one of the same prompt."
     if not report.complete:
-        return "Nothing was measured yet: advice needs a plain run and a drafted one of the same prompt."
-    return (
-        f"Nothing was measured: {report.budget_seconds:g} s were too few for a plain run and a drafted one of the "
-        "same prompt. Give more seconds, or fewer tokens."
-    )
+        return f"Nothing was measured yet: advice needs {pair}"
+    too_few = f"{report.budget_seconds:g} s were too few for {pair}"
+    return f"Nothing was measured: {too_few} Give more seconds, or fewer tokens."
 
 
 def _claim(report: AdviceReport, best: Row, shown: Row) -> str:
@@ -133,19 +126,6 @@ def _numbers(prompts: Iterable[int]) -> str:
     return f"prompt{'s' if len(found) > 1 else ''} {', '.join(found)}"
 
 
-def _as_good(report: AdviceReport) -> str:
-    """Other γ of the same drafter that do as well on the prompts that both decoded."""
-    race, contenders = report.race, report.contenders
-    best = contenders[race.leader]
-    near = [(n, contenders[n]) for n in sorted({*race.live} - race.resting - {race.leader})]
-    same = [(n, c) for n, c in near if (c.family, c.p_min) == (best.family, best.p_min)]
-    stands = [(c.gamma, race.behind(n, race.leader)) for n, c in same]
-    level = [str(gamma) for gamma, found in stands if gamma and found.blocks and found.lead < 1 / HARDLY]
-    if not level or best.gamma is None:
-        return ""
-    return f"γ {', '.join(level)} {'does' if len(level) == 1 else 'do'} as well, within 3 %."
-
-
 def _hopeless(report: AdviceReport, best: Row) -> str:
     """The drafters that could not pay even if the target kept every drafted token, and what is too dear."""
     found: dict[str, list[tuple[float, int, float, float]]] = {}
@@ -168,26 +148,13 @@ def _hopeless(report: AdviceReport, best: Row) -> str:
     return " ".join(said)
 
 
-def _kinds(report: AdviceReport) -> str:
-    """The kinds for which something else is faster, as far as that is more likely than not."""
-    names, leader = report.names, report.race.leader
-    apart = [
-        f"{row.kind} ({row.method}, {row.speedup:.2f}×)"
-        for row in report.by_kind
-        if row.method != names[leader]
-        and report.race.behind(leader, names.index(row.method), row.kind).certainty >= SURE
-    ]
-    return f"For some kinds of prompts something else is faster: {', '.join(apart)}." if apart else ""
-
-
 def _extent(report: AdviceReport) -> str:
     """How much of what was asked for was not reached."""
-    tried = {run.contender.family for run in report.counted}
-    missing = [family for family in dict.fromkeys(c.family for c in report.contenders) if family not in tried]
-    reached = {run.prompt for run in report.counted}
+    tried, reached = ({getattr(run, name) for run in report.counted} for name in ("contender", "prompt"))
+    known = {"", SERVER, *(contender.family for contender in tried)}
     said = [f"Measured on {len(reached)} of {report.prompts} prompts"] if len(reached) < report.prompts else []
-    if labels := [DRAFTERS[family].label for family in missing if family not in ("", SERVER)]:
-        said.append(f"not tried: {', '.join(labels)}")
+    if missing := dict.fromkeys(c.family for c in report.contenders if c.family not in known):
+        said.append(f"not tried: {', '.join(DRAFTERS[family].label for family in missing)}")
     text = "; ".join([*said, *["give more seconds"] * bool(said and report.complete)])
     mute = sorted(number + 1 for number in reached - {run.prompt for run in report.counted if run.emitted})
     parts = [f"{text[0].upper()}{text[1:]}."] if text else []

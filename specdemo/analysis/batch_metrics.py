@@ -6,81 +6,67 @@ Round r of the batch is round r of every row that was still in it; the rows' rou
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
-from math import fsum
-from typing import Any
+from dataclasses import dataclass, fields
 
 from specdemo.analysis.disturbance import Pace
-from specdemo.drafters import DRAFTERS
 from specdemo.errors import TraceError
-from specdemo.metrics import counts_of, ratio, totals
+from specdemo.metrics import Totals, counts_of, ratio, totals
 from specdemo.rounds import Round
 from specdemo.trace import Trace
 
 
-@dataclass(frozen=True, slots=True)
-class BatchMetrics:
-    """Figures of all rows together; None where nothing was measured. Prefill and its tokens count only for TTFT.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchMetrics(Totals):
+    """Figures of all rows together, rounds counted by rows; the prefill and its tokens count only for TTFT.
 
     Attributes:
-        rows: prompts decoded together.
-        rounds: target forwards after the prefill.
-        emitted: tokens of all rows kept after the prefill's.
-        proposed, accepted: drafted tokens of all rows, and those kept.
-        acceptance_rate: accepted / proposed.
-        mean_acceptance_length: τ, tokens a row keeps of a round it takes part in.
-        row_rounds: rows that took part, summed over the rounds.
-        mean_rows: row_rounds / rounds; the batch shrinks as rows end.
+        rows: prompts decoded together; fewer are left as rows end.
+        forwards: of the target after the prefill; a row takes part in as many ``rounds`` as it has.
         ttft: time to the first tokens, the prefill of all rows, seconds.
         seconds: the clock at the end of the last row.
-        tokens_per_second: of the whole batch, emitted / (seconds − TTFT).
-        row_tokens_per_second: of each row until its own end.
-        row_seconds: when each row ended.
+        row_tokens_per_second, row_seconds: of each row until its own end, and when that was.
         fed, fed_needed: token positions put through the models, prompts included, and those that a row needed;
             the difference filled up rows that had fewer than the longest. Both models count alike.
-        slots, slots_needed: KV cache slots read by the target over all rounds, and those with a token of the row.
-        padding: share of positions that no row needed, 1 − fed_needed / fed.
-        idle_slots: share of cache slots read for nothing, 1 − slots_needed / slots.
-        draft_seconds, verify_seconds, other_seconds: time after the prefill by phase.
-        other_share: of the time after the prefill, what passed outside model forwards.
+        draft_seconds, verify_seconds, other_seconds: time after the prefill by phase, which rows share.
     """
 
     rows: int
-    rounds: int
-    emitted: int
-    proposed: int
-    accepted: int
-    acceptance_rate: float | None
-    mean_acceptance_length: float | None
-    row_rounds: int
-    mean_rows: float | None
+    forwards: int
     ttft: float
     seconds: float
-    tokens_per_second: float | None
     row_tokens_per_second: list[float | None]
     row_seconds: list[float]
     fed: int
     fed_needed: int
-    slots: int
-    slots_needed: int
-    padding: float | None
-    idle_slots: float | None
-    draft_seconds: float
-    verify_seconds: float
-    other_seconds: float
-    other_share: float | None
+
+    @property
+    def tokens_per_second(self) -> float | None:
+        """Of the whole batch, emitted / (seconds − TTFT)."""
+        return ratio(self.emitted, self.seconds - self.ttft)
+
+    @property
+    def mean_rows(self) -> float | None:
+        """Rows that took part in a forward."""
+        return ratio(self.rounds, self.forwards)
+
+    @property
+    def padding(self) -> float | None:
+        """Share of positions that no row needed."""
+        return ratio(self.fed - self.fed_needed, self.fed)
+
+    @property
+    def other_share(self) -> float | None:
+        """Of the time after the prefill, what passed outside model forwards."""
+        return ratio(self.other_seconds, self.seconds - self.ttft)
 
     @property
     def pace(self) -> Pace | None:
         """How long its rounds took; None without a speed."""
         if not self.tokens_per_second:
             return None
-        forward, tau = ratio(self.verify_seconds, self.rounds), self.mean_acceptance_length
+        forward, tau = ratio(self.verify_seconds, self.forwards), self.mean_acceptance_length
         single, rows = tau if self.rows == 1 else None, self.mean_rows or 1.0
-        return Pace(self.emitted, self.tokens_per_second, forward=forward, tau=single, rows=rows)
-
-    def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
+        return Pace(self.emitted or 0, self.tokens_per_second, forward=forward, tau=single, rows=rows)
 
 
 def measure_batch(traces: Sequence[Trace]) -> BatchMetrics:
@@ -93,39 +79,24 @@ def measure_batch(traces: Sequence[Trace]) -> BatchMetrics:
         TraceError: these are not the rows of one batch, which share a clock and a strategy; or one has no rounds.
     """
     traces = _checked(traces)
-    rounds = _rounds(traces)
+    longest = max(len(t.rounds) for t in traces)
+    # After the prefill, each by row.
+    rounds = [{row: t.rounds[r] for row, t in enumerate(traces) if len(t.rounds) > r} for r in range(1, longest)]
     sums = totals([counted for trace in traces for counted in counts_of(trace.rounds)])
     # Rows share the times of a round, so one row that took part tells them.
     times = totals(counts_of(next(iter(round_.values())) for round_ in rounds))
-    phases = [seconds or 0.0 for seconds in (times.draft_seconds, times.verify_seconds, times.other_seconds)]
-    ttft = traces[0].rounds[0].seconds
-    seconds = max(t.rounds[-1].seconds for t in traces)
-    fed, needed, slots, live = _work(traces, rounds)
+    phases = {name: getattr(times, name) for name in ("draft_seconds", "verify_seconds", "other_seconds")}
+    fed, needed = _work(traces, rounds)
     return BatchMetrics(
+        **{each.name: getattr(sums, each.name) for each in fields(sums)} | phases,
         rows=len(traces),
-        rounds=len(rounds),
-        emitted=sums.emitted or 0,
-        proposed=sums.proposed or 0,
-        accepted=sums.accepted or 0,
-        acceptance_rate=sums.acceptance_rate,
-        mean_acceptance_length=sums.mean_acceptance_length,
-        row_rounds=sums.rounds or 0,
-        mean_rows=ratio(sums.rounds, len(rounds)),
-        ttft=ttft,
-        seconds=seconds,
-        tokens_per_second=ratio(sums.emitted, seconds - ttft),
+        forwards=len(rounds),
+        ttft=traces[0].rounds[0].seconds,
+        seconds=max(t.rounds[-1].seconds for t in traces),
         row_tokens_per_second=[t.metrics().tokens_per_second for t in traces],
         row_seconds=[t.rounds[-1].seconds for t in traces],
         fed=fed,
         fed_needed=needed,
-        slots=slots,
-        slots_needed=live,
-        padding=ratio(fed - needed, fed),
-        idle_slots=ratio(slots - live, slots),
-        draft_seconds=phases[0],
-        verify_seconds=phases[1],
-        other_seconds=phases[2],
-        other_share=ratio(phases[2], fsum(phases)),
     )
 
 
@@ -143,31 +114,18 @@ def _checked(traces: Iterable[Trace]) -> list[Trace]:
     return rows
 
 
-def _rounds(traces: Sequence[Trace]) -> list[dict[int, Round]]:
-    """The rounds after the prefill, each by row."""
-    last = max(len(t.rounds) for t in traces)
-    return [{row: t.rounds[r] for row, t in enumerate(traces) if len(t.rounds) > r} for r in range(1, last)]
-
-
-def _work(traces: Sequence[Trace], rounds: Sequence[dict[int, Round]]) -> tuple[int, int, int, int]:
-    """Token positions fed and needed, cache slots read and needed: a forward is as wide as its longest row.
+def _work(traces: Sequence[Trace], rounds: Sequence[dict[int, Round]]) -> tuple[int, int]:
+    """Token positions fed and needed: a forward is as wide as its longest row.
 
     A draft model's first pass of a round takes in what its cache lacks of each row, then one token a pass.
     """
-    settings, prompts = traces[0].settings, [len(t.prompt_ids) for t in traces]
-    drafts = settings.strategy == "speculative" and DRAFTERS[settings.drafter].needs == "draft"
+    prompts, drafts = [len(t.prompt_ids) for t in traces], traces[0].settings.needs == "draft"
     fed, needed = (1 + drafts) * max(prompts) * len(prompts), (1 + drafts) * sum(prompts)
-    slots = live = 0
-    committed, held = (
-        [length + 1 for length in prompts],
-        list(prompts),
-    )  # tokens of a row, and in the draft's cache
+    committed, held = [length + 1 for length in prompts], [*prompts]  # tokens of a row, and in the draft's cache
     for round_ in rounds:
         rows, longest = len(round_), max(r.drafted for r in round_.values())
-        own = sum(r.drafted + 1 for r in round_.values())
-        fed, needed = fed + rows * (longest + 1), needed + own
-        slots += rows * (max(committed[row] for row in round_) + longest)
-        live += own + sum(committed[row] - 1 for row in round_)
+        fed += rows * (longest + 1)
+        needed += sum(r.drafted + 1 for r in round_.values())
         if drafts and longest:
             lacks = {row: committed[row] - held[row] for row in round_}
             fed += rows * (max(lacks.values()) + longest - 1)
@@ -176,4 +134,4 @@ def _work(traces: Sequence[Trace], rounds: Sequence[dict[int, Round]]) -> tuple[
             before, committed[row] = committed[row], committed[row] + len(r.emitted)
             if longest:
                 held[row] = min(before + longest - 1, committed[row] - 1)
-    return fed, needed, slots, live
+    return fed, needed

@@ -21,9 +21,8 @@ class SizeReport(Report):
     divide them, its last batch is filled up from the first row.
     """
 
-    findings: ClassVar[tuple[str, ...]] = ("settings", "sizes", "crossover", "conclusion")
+    findings: ClassVar[tuple[str, ...]] = ("settings", "sizes", "conclusion")
     thing: ClassVar[str] = "row"
-    scale: ClassVar[str] = "size"
     along: ClassVar[str] = "rows decoded together"
 
     @property
@@ -37,16 +36,6 @@ class SizeReport(Report):
         return max(self.sizes)
 
     @property
-    def crossover(self) -> int | None:
-        """The smallest measured size from which on drafting is slower than not; None if it pays at the largest."""
-        slower: int | None = None
-        for row in reversed(self.known):
-            if row.range[2] >= 1:
-                break
-            slower = row.size
-        return slower
-
-    @property
     def conclusion(self) -> str:
         """One or two sentences for people: drafting pays where every repeat was faster."""
         if not (self.known or self.noisy):
@@ -58,30 +47,15 @@ class SizeReport(Report):
         return (text[0].upper() + text[1:] if self.complete else f"So far {text}") + limit
 
     def _claim(self) -> str:
-        known = self.known
-        pays = [row.size for row in known if row.range[1] > 1]
-        loses = [row.size for row in known if row.range[2] < 1]
-        open_ = [row.size for row in known if row.size not in (*pays, *loses)]
-        first, last = known[0], known[-1]
-        ends = ", ".join(
-            f"{row.speedup:.2f}× with {self._counted([row.size])}" for row in known if row in (first, last)
-        )
-        if open_:
-            parts = [f"pays with {self._counted(pays)}"] * bool(pays)
-            parts += [f"{'not' if pays else 'does not pay'} with {self._counted(loses)}"] * bool(loses)
-            claim = f"drafting {' and '.join(parts)}; with" if parts else "with"
-            claim += f" {self._counted(open_)} it is open, since the repeats lie on both sides of 1×"
-            return f"{claim}: {ends}. Repeat it more often, or on a quieter machine."
-        at = "" if first is last else f" at {'any' if loses else 'every'} {self.scale} tried"
-        if not loses:
-            claim = f"drafting pays{at}"
-        elif not pays:
-            claim = f"drafting does not pay{at}"
-        elif max(pays) < min(loses):
-            claim = f"drafting pays below {self._counted(loses[:1])} and not from there on"
-        else:
-            claim = f"drafting pays with {self._counted(pays)} and not with {listed(loses)}"
-        return f"{claim}: {ends}."
+        found: dict[str, list[int]] = {"pays": [], "does not pay": [], "is undecided": []}
+        for row in self.known:
+            _, low, high = row.range
+            found["pays" if low > 1 else "does not pay" if high < 1 else "is undecided"].append(row.size)
+        claims = [f"{claim} with {self._counted(sizes)}" for claim, sizes in found.items() if sizes]
+        ends = {row.size: row.speedup for row in (self.known[0], self.known[-1])}
+        speeds = ", ".join(f"{speedup:.2f}× with {self._counted([size])}" for size, speedup in ends.items())
+        more = " To decide it, repeat it more often, or on a quieter machine." if found["is undecided"] else ""
+        return f"drafting {', '.join(claims)}: {speeds}.{more}"
 
     def _counted(self, sizes: Sequence[int]) -> str:
         return f"{listed(sizes)} {self.thing}{'' if [*sizes] == [1] else 's'}"
@@ -96,7 +70,7 @@ class LoadReport(SizeReport):
 
     requests: int = 0
     findings = (*SizeReport.findings, "answers")
-    plain_too, thing, scale, along = True, "user", "number of users", "users at the same time"
+    plain_too, thing, along = True, "user", "users at the same time"
 
     @property
     def each(self) -> int:

@@ -71,19 +71,16 @@ class Standing:
 class Race:
     """The state of a race.
 
-    Args:
-        contenders: plain decoding first.
-        error: chance that it drops the fastest of them.
-
     Attributes:
+        contenders: plain decoding first.
         entered: places of those that were ever in the race, in order.
         dropped: what left, by place.
         leader: the one that beats every other on average over the blocks that both ran; plain decoding before any.
     """
 
-    def __init__(self, contenders: Sequence[Contender], error: float = ERROR) -> None:
+    def __init__(self, contenders: Sequence[Contender]) -> None:
         self.contenders = tuple(contenders)
-        self._least = log(max(len(self.contenders) - 1, 1) / error)
+        self._least = log(max(len(self.contenders) - 1, 1) / ERROR)
         self._blocks: list[tuple[str, dict[int, float]]] = []  # kind, and log of speed-up by place
         self.leader = PLACE_OF_PLAIN
         self.dropped: dict[int, Standing] = {}

@@ -1,4 +1,4 @@
-"""Why a lane that drafts is fast or slow: one table of reasons, and one of remarks on its drafter."""
+"""Why a lane that drafts is fast or slow: a table of reasons, and a remark on heads."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from math import fsum
 from typing import TYPE_CHECKING
 
 from specdemo.analysis.wording import LEVEL, factor, pace, trend_of
-from specdemo.drafters import DRAFTERS
 from specdemo.metrics import Metrics, counts_of
 from specdemo.models.request import catalog
 from specdemo.theory import expected_speedup, verify_cost
@@ -22,9 +21,6 @@ BETTER = 1.05
 MUCH_OVERHEAD, FEW_DRAFTS, COSTLY_DRAFT, COSTLY_CHECK, LEAST_ROUNDS = 0.2, 0.35, 0.3, 1.6, 3
 LEAST_CHECK = 0.9
 """No target checks several tokens in less than one step; a measured v(γ) below this is an accident of timing."""
-FAR, PAUSED, NARROW = 0.1, 0.05, 0.1
-"""From which on a remark is made: share of a lane's time on the way to its server, of rounds that an adaptive γ
-left without drafts, of rejections outside a head's vocabulary."""
 HEALTHY, LEAST_HELD = (0.40, 0.20, 0.10), 8
 """Share of rounds that keep a head's first, second and third drafted token and all before it, greedily in chains:
 thresholds of the nightly tests of vllm-project/speculators (Llama 3.1 8B with the head of EAGLE-3's authors), and
@@ -92,11 +88,6 @@ class Evidence:
         return 0 < self.longest <= self.longest * self.c + self.v - 1
 
     @property
-    def drafts_dearly(self) -> bool:
-        """Whether drafting costs more than checking does beyond a plain step."""
-        return self.gamma * self.c >= self.v - 1
-
-    @property
     def needed(self) -> float:
         """The τ from which on a round pays: its cost in plain steps, measured, or of a chain by its parts."""
         measured = self.server or self.saved
@@ -104,14 +95,8 @@ class Evidence:
 
 
 REASONS: tuple[tuple[Callable[[Evidence], bool], str], ...] = (
-    (
-        lambda e: not e.drafting,
-        "{pace}: nothing was drafted, so every round was a plain step.",
-    ),
-    (
-        lambda e: e.rate is None,
-        "{pace} by the client's clock; the server does not say what it drafted and kept.",
-    ),
+    (lambda e: not e.drafting, "{pace}: nothing was drafted, so every round was a plain step."),
+    (lambda e: e.rate is None, "{pace} by the client's clock; the server does not say what it drafted and kept."),
     (
         lambda e: bool(e.found.doubt) or e.v < LEAST_CHECK,
         "the times of this run were not steady, so it cannot say why; {kept}.",
@@ -149,7 +134,7 @@ REASONS: tuple[tuple[Callable[[Evidence], bool], str], ...] = (
         "{kept}.",
     ),
     (
-        lambda e: not e.pays and e.drafts_dearly and (e.hopeless or e.c >= COSTLY_DRAFT),
+        lambda e: not e.pays and e.gamma * e.c >= e.v - 1 and (e.hopeless or e.c >= COSTLY_DRAFT),
         "{pace} because {draft}{even_if_all}; {kept}. Try {smaller}{or_shorter}.",
     ),
     (
@@ -162,10 +147,7 @@ REASONS: tuple[tuple[Callable[[Evidence], bool], str], ...] = (
         "{pace} because only {kept}, and at these costs a round pays from τ {e.needed:.1f} on: {costs}"
         "{try_shorter}.",
     ),
-    (
-        lambda e: True,
-        "{pace} because {kept}; {costs}.{seldom} These costs predict {predicted}{try_shorter}.",
-    ),
+    (lambda e: True, "{pace} because {kept}; {costs}.{seldom} These costs predict {predicted}{try_shorter}."),
 )
 """(condition, sentence): the first that holds is given. Where the headline is not sure, none says because."""
 
@@ -268,52 +250,18 @@ def saved(figures: Metrics) -> str:
     return f"Second guesses saved {figures.saved_rounds:,} of {figures.rounds:,} rounds{more}."
 
 
-def remarks(lane: Trace) -> list[str]:
-    """Sentences on what a lane's rounds show of its drafter, or of the way to its server."""
-    settings = lane.settings
-    by_head = settings.strategy == "speculative" and DRAFTERS[settings.drafter].needs == "head"
-    of_heads = (_narrow, _unhealthy) if by_head else ()
-    return [said for remark in (_far, _paused, *of_heads) if (said := remark(lane, lane.metrics()))]
-
-
-def _far(lane: Trace, figures: Metrics) -> str:
-    network = lane.server.network_seconds if lane.server else None
-    if network is None or not figures.ttft or network < FAR * figures.seconds:
-        return ""
-    return f"The way to the server and back takes {1000 * network:.0f} ms, which is part of its TTFT."
-
-
-def _paused(lane: Trace, figures: Metrics) -> str:
-    rounds = counts_of(lane.rounds)[:-1]  # the last has room for none
-    settings = lane.settings
-    always = DRAFTERS[settings.drafter].always_drafts and not settings.p_min
-    able = settings.adaptive_gamma and always and rounds
-    share = sum(1 for r in rounds if not r.drafted) / len(rounds) if able and not lane.server else 0.0
-    return f"Adaptive γ paused in {share:.0%} of the rounds, where no draft paid." if share >= PAUSED else ""
-
-
-def _narrow(lane: Trace, figures: Metrics) -> str:
-    """Of rejections whose own token of the target the head cannot draft: it gives such a token no probability."""
-    settings = lane.settings
-    cut = not settings.greedy and (settings.top_k or settings.top_p < 1)  # which takes off tokens as well
-    corrected = [t.q for t in lane.output if t.kind == "corrected" and t.q is not None and not cut]
-    share = sum(q == 0.0 for q in corrected) / max(len(corrected), 1)
-    said = f"In {share:.0%} of the rejected rounds the target's token is none that this head can draft."
-    return said if share >= NARROW else ""
-
-
-def _unhealthy(lane: Trace, figures: Metrics) -> str:
-    """Of lanes that keep tokens by the same rule as the heads behind ``HEALTHY``."""
-    settings = lane.settings
+def unhealthy(lane: Trace) -> str:
+    """What is said of a head that keeps less than trained ones, by the same rule as those behind ``HEALTHY``."""
+    settings, figures = lane.settings, lane.metrics()
     alike = settings.greedy and settings.lossless and not (settings.drafts_trees or settings.adaptive_gamma)
-    if not alike or (figures.rounds or 0) < LEAST_HELD:
+    if settings.needs != "head" or not alike or (figures.rounds or 0) < LEAST_HELD:
         return ""
     kept = [round(share, 2) for share in figures.per_position]  # as it is said
     for place, (share, least) in enumerate(zip(kept, HEALTHY, strict=False), start=1):
         if share < least:
             own = ", or it was trained too little or for another model, or otherwise than its config.json says"
             return (
-                f"The head's drafted token {place} was kept in {share:.0%} of the rounds, and trained heads keep "
+                f" The head's drafted token {place} was kept in {share:.0%} of the rounds, and trained heads keep "
                 f"{least:.0%} or more: this text is unlike what it learned{'' if lane.pair in catalog() else own}."
             )
     return ""

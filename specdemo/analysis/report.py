@@ -15,7 +15,7 @@ from specdemo.analysis.disturbance import BUSY, QUIETER, disturbance
 from specdemo.analysis.rows import Row, Run, row_of
 from specdemo.settings import Settings
 
-SCHEMA = 2
+SCHEMA = 3
 COMMON = ("drafter", "acceptance", "temperature", "top_k", "top_p", "repetition_penalty", "max_new_tokens", "seed")
 """The settings that stand in every line of the CSV."""
 LEAST_QUIET = 2 / 3
@@ -161,13 +161,12 @@ class Report:
         names = ("repeats", "complete", "pair", "dtype", "quantization", "server", "schema")
         common = {name: getattr(self.base, name) for name in self.shared}
         common |= {name: getattr(self, name) for name in names} | (self.machine or {})
-        every = [f.name for f in fields(Row) if f.name != "settings"]
-        columns = [name for name in every if any(_cell(row, name) for row in self.shown)]
+        rows = [{name: _cell(value) for name, value in row.as_dict().items()} for row in self.shown]
+        columns = [n for n in (rows[0] if rows else ()) if n != "settings" and any(row[n] for row in rows)]
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow([*columns, *common])
-        for row in self.shown:
-            writer.writerow([*(_cell(row, name) for name in columns), *common.values()])
+        writer.writerows([*(row[name] for name in columns), *common.values()] for row in rows)
         return text.getvalue()
 
     def to_json(self) -> str:
@@ -186,7 +185,5 @@ def _plain(value: Any) -> dict[str, Any]:
     return value.as_dict() if hasattr(value, "as_dict") else asdict(value)
 
 
-def _cell(row: Row, name: str) -> str:
-    value = getattr(row, name)
-    values = value if isinstance(value, list) else [value]
-    return " ".join("" if v is None else str(v) for v in values)
+def _cell(value: Any) -> str:
+    return " ".join("" if v is None else str(v) for v in (value if isinstance(value, list) else [value]))

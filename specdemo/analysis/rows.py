@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
-from itertools import zip_longest
 from math import fsum, inf
 from statistics import median
 from typing import Any
@@ -14,8 +13,8 @@ from typing import Any
 from specdemo.analysis.batch_metrics import BatchMetrics
 from specdemo.analysis.contenders import SERVER, Contender
 from specdemo.analysis.disturbance import Pace, pace_of
-from specdemo.analysis.load_metrics import LoadMetrics
-from specdemo.metrics import Metrics, RoundCounts, Totals, costs_of, ratio, shares_by_position, totals
+from specdemo.analysis.load_metrics import LoadMetrics, added
+from specdemo.metrics import Metrics, RoundCounts, Totals, costs_of, ratio, totals
 from specdemo.settings import Settings
 from specdemo.theory import expected_speedup, predicted_speedup, tokens_per_round
 
@@ -87,34 +86,26 @@ class Run:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data, as in the report's JSON: who, what, and every round or the figures."""
-        made: dict[str, Any] = {
-            "prompt": self.prompt,
-            "repeat": self.repeat,
-            "seconds": self.seconds,
-            "emitted": self.emitted,
-        }
-        made |= {"wall_seconds": self.wall_seconds, "memory": self.memory}
-        which = {**asdict(self.contender), "gamma": self.gamma, **made}
+        names = ("gamma", "prompt", "repeat", "seconds", "emitted", "wall_seconds", "memory")
+        which: dict[str, Any] = asdict(self.contender) | {name: getattr(self, name) for name in names}
         if self.figures is not None:
-            return {**which, "figures": self.figures.as_dict()}
+            return {**which, "figures": asdict(self.figures)}
         # Costs are medians over rounds, so their figures need every one; a table is shorter than its records.
         return {**which, "columns": COLUMNS, "steps": [[getattr(s, name) for name in COLUMNS] for s in self.steps]}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Run:
         """The run of this machine that :meth:`as_dict` made into plain data."""
-        named = data["family"], data["gamma"] or None, data["tree"], data["size"], data.get("p_min", 0.0)
-        contender = Contender(*named)
-        steps = [dict(zip(data["columns"], step, strict=True)) for step in data.get("steps", ())]
-        figures = BatchMetrics(**data["figures"]) if "figures" in data else None
-        return cls(
-            contender, data["prompt"], data["repeat"], tuple(RoundCounts(**step) for step in steps), figures
-        )
+        contender = Contender(data["family"], data["gamma"] or None, data["tree"], data["size"], data["p_min"])
+        steps = tuple(RoundCounts(**dict(zip(data["columns"], s, strict=True))) for s in data.get("steps", ()))
+        found = data.get("figures")
+        figures = found and BatchMetrics(**{each.name: found[each.name] for each in fields(BatchMetrics)})
+        return cls(contender, data["prompt"], data["repeat"], steps, figures)
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
-    """The figures of one contender; None where nothing was measured.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row(Totals):
+    """The figures of one contender over all its runs; None where nothing was measured.
 
     Attributes:
         settings: that decode so.
@@ -123,9 +114,6 @@ class Row:
             server does not say.
         size: prompts decoded together, or users.
         prompts, runs: how many different prompts, or batches of them, it decoded, and how often in all.
-        rounds, proposed, accepted, emitted, acceptance_rate, mean_acceptance_length, accepted_histogram,
-        per_position, conditional_per_position: as of :class:`specdemo.metrics.Totals`, over all runs; rounds of a
-            batch by rows.
         speedup: plain decoding's seconds a token / its own, over all prompts, each repeat against the plain runs
             of the same repeat; median over the repeats, of an even number the lower middle. In advice, where a
             repeat is of one prompt, the geometric mean over the prompts.
@@ -140,9 +128,8 @@ class Row:
         draft_cost: c, median draft step / median target step, over rounds of full length.
         verify_cost: v(γ), median verify of γ+1 tokens / median target step.
         overhead_cost: o, median other time of a round / median target step.
-        draft_seconds, verify_seconds, other_seconds: of a round in the mean.
         other_share: of the time after the prefills, what passed outside model forwards.
-        padding, idle_slots: of batches, as of :class:`specdemo.analysis.batch_metrics.BatchMetrics`.
+        padding: of batches, the share of the positions computed that no row needed.
         memory: the largest peak of its runs, bytes.
         seconds: what its runs took, prefills and all; of advice those that count for no figure included.
         interval, interval_over: of advice the speed-up's 95 % interval, low and high, and what it is over:
@@ -150,6 +137,7 @@ class Row:
         verdict, dropped: how it stands in advice, and why it was not measured further.
         doubt: why its times are not to be relied on; then no speed-up is shown, only what it cannot pass.
         copied: of drafters in a row, the share of the rounds in which the one that copies drafted.
+        kind: of advice by kind of prompts, that of these.
     """
 
     settings: Settings
@@ -159,12 +147,6 @@ class Row:
     size: int
     prompts: int
     runs: int
-    rounds: int | None
-    proposed: int | None
-    accepted: int | None
-    emitted: int
-    acceptance_rate: float | None
-    mean_acceptance_length: float | None
     speedup: float | None
     speedup_low: float | None
     speedup_high: float | None
@@ -179,15 +161,8 @@ class Row:
     draft_cost: float | None
     verify_cost: float | None
     overhead_cost: float | None
-    accepted_histogram: list[int]
-    per_position: list[float]
-    conditional_per_position: list[float | None]
-    draft_seconds: float | None
-    verify_seconds: float | None
-    other_seconds: float | None
     other_share: float | None
     padding: float | None
-    idle_slots: float | None
     memory: int | None
     seconds: float
     interval: list[float] | None = None
@@ -196,6 +171,7 @@ class Row:
     dropped: str | None = None
     doubt: str | None = None
     copied: float | None = None
+    kind: str | None = None
 
     @property
     def name(self) -> str:
@@ -221,6 +197,12 @@ class Row:
         """Speed-up, worst and best repeat; 0 where nothing was measured."""
         return self.speedup or 0.0, self.speedup_low or 0.0, self.speedup_high or 0.0
 
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data, for JSON: its own figures first, then the totals and what follows from them."""
+        own, sums = asdict(self), [each.name for each in fields(Totals)]
+        follow = {name: getattr(self, name) for name in ("acceptance_rate", "mean_acceptance_length")}
+        return {name: own[name] for name in own if name not in sums} | follow | {name: own[name] for name in sums}
+
 
 def row_of(
     contender: Contender, shared: Settings, runs: Sequence[Run], plain: Sequence[Run], gamma: int | None = None
@@ -236,9 +218,10 @@ def row_of(
         gamma: of a server, if it says; else the contender's.
     """
     gamma = contender.gamma if gamma is None else gamma
-    steps = [s for run in runs for s in run.steps]
-    batches = [run.figures for run in runs if isinstance(run.figures, BatchMetrics)]
-    sums = _totals(runs, steps, gamma)
+    steps, figures = [s for run in runs for s in run.steps], [run.figures for run in runs if run.figures]
+    sums = added(figures) if figures else totals(steps, gamma)
+    if not contender.family:  # each round gave a token, also where a server does not count them
+        sums = replace(sums, rounds=sums.emitted)
     pairs, lengths = paired(runs, plain), Counter(s.drafted for s in steps)
     counts = ([[s for run in some for s in run.steps] for some in pair] for pair in pairs)
     costs = [cost for drafted, single in counts if (cost := costs_of(drafted, gamma or 0, single)) is not None]
@@ -250,11 +233,12 @@ def row_of(
     speeds = [found for some in by_repeat(runs) if (found := speed(some)) is not None]
     speedups = sorted((fast / slow, fast, slow) for a, b in pairs if (fast := speed(a)) and (slow := speed(b)))
     middle = speedups[(len(speedups) - 1) // 2] if speedups else (None, None, None)
-    phases = {f"{name}_seconds": getattr(sums, f"{name}_seconds") for name in ("draft", "verify", "other")}
-    rounds = sum(batch.rounds for batch in batches) or sums.rounds
-    spent: dict[str, Any] = {name: seconds and ratio(seconds, rounds) for name, seconds in phases.items()}
-    counted = ("rounds", "proposed", "accepted", "acceptance_rate", "accepted_histogram", "per_position")
+    phases = (sums.draft_seconds, sums.verify_seconds, sums.other_seconds)
+    fed, needed = (
+        sum(getattr(f, name) for f in figures if isinstance(f, BatchMetrics)) for name in ("fed", "fed_needed")
+    )
     return Row(
+        **{each.name: getattr(sums, each.name) for each in fields(sums)},
         settings=contender.settings(shared),
         method=contender.method,
         width=contender.width,
@@ -262,9 +246,6 @@ def row_of(
         size=contender.size,
         prompts=len({run.prompt for run in runs}),
         runs=len(runs),
-        emitted=sums.emitted or 0,
-        **{name: getattr(sums, name) for name in (*counted, "conditional_per_position")},
-        mean_acceptance_length=sums.mean_acceptance_length if contender.family else 1.0,
         speedup=middle[0],
         speedup_low=speedups[0][0] if speedups else None,
         speedup_high=speedups[-1][0] if speedups else None,
@@ -279,10 +260,8 @@ def row_of(
         draft_cost=c,
         verify_cost=v,
         overhead_cost=o,
-        **spent,
-        other_share=ratio(sums.other_seconds, fsum(seconds or 0.0 for seconds in phases.values())),
-        padding=_lost(batches, "fed_needed", "fed"),
-        idle_slots=_lost(batches, "slots_needed", "slots"),
+        other_share=ratio(sums.other_seconds, fsum(seconds or 0.0 for seconds in phases)),
+        padding=ratio(fed - needed, fed),
         memory=max((run.memory for run in runs if run.memory is not None), default=None),
         seconds=fsum(run.wall_seconds for run in runs),
         copied=ratio(sum(s.copied for s in steps), len(steps)) if "," in contender.family else None,
@@ -309,43 +288,8 @@ def speed(runs: Sequence[Run]) -> float | None:
     return ratio(sum(r.emitted for r in runs), fsum(r.seconds for r in runs))
 
 
-def _totals(runs: Sequence[Run], steps: Sequence[RoundCounts], gamma: int | None) -> Totals:
-    """The sums over all runs, from their rounds; of a server, and of batches, from their figures."""
-    figures = [run.figures for run in runs if run.figures is not None]
-    if not figures:
-        return totals(steps, gamma)
-
-    def summed(name: str) -> Any:
-        values = [getattr(each, name) for each in figures]
-        return None if None in values else sum(values)
-
-    batches = isinstance(figures[0], BatchMetrics)
-    rounds = summed("row_rounds" if batches else "rounds")
-    kept = [each.accepted_histogram for each in figures if not isinstance(each, BatchMetrics)]
-    histogram = [sum(column) for column in zip_longest(*kept, fillvalue=0)]
-    if not rounds or sum(histogram) != rounds:
-        histogram = []
-    return Totals(
-        rounds,
-        summed("proposed"),
-        summed("accepted"),
-        sum(each.emitted or 0 for each in figures),
-        accepted_histogram=histogram,
-        per_position=shares_by_position(histogram, rounds or 0),
-        draft_seconds=summed("draft_seconds"),
-        verify_seconds=summed("verify_seconds"),
-        other_seconds=summed("other_seconds"),
-    )
-
-
 def _of_requests(runs: Sequence[Run], name: str) -> list[float] | None:
     """A figure of users' requests: median, lowest and highest of the repeats' medians."""
     lists = [getattr(run.figures, name) for run in runs if isinstance(run.figures, LoadMetrics)]
     medians = [median(known) for values in lists if (known := [v for v in values if v is not None])]
     return [median(medians), min(medians), max(medians)] if medians else None
-
-
-def _lost(batches: Sequence[BatchMetrics], needed: str, of: str) -> float | None:
-    """The share of what all batches did that was for nothing."""
-    whole = sum(getattr(each, of) for each in batches)
-    return ratio(whole - sum(getattr(each, needed) for each in batches), whole)

@@ -30,7 +30,7 @@ BETWEEN_MINUTES = 1.045
 """By how much one machine's speed-ups drift within minutes with nothing else running, as a factor.
 
 On two quiet cores of a shared host thirty races of three minutes lay between 0.955 and 1.045 of their median, the
-slowest and the fastest of five neighbours within 1.05 (``python -m specdemo.bench.repeats``)."""
+slowest and the fastest of five neighbours within 1.05 (``python -m specdemo race --repeats 30``)."""
 UNLIKE = "The runs differ widely: close what else keeps the machine busy, and repeat them."
 
 
@@ -174,8 +174,7 @@ def interval(
 
     Batch means (Schmeiser, Operations Research 30, 1982): both lanes' clocks are cut into the same stretches.
     Lanes on their own clocks take turns, so a stretch of both is the same time on the machine, and what slowed
-    both cancels. The variance of the ratio is that of its linear part (Cochran, Sampling Techniques, 1977,
-    section 6.3).
+    both cancels; the spread is that of the logarithms of the ratios.
 
     Args:
         speedup: the ratio itself.
@@ -186,15 +185,10 @@ def interval(
     if stretches < LEAST_STRETCHES:
         return None
     width = fsum(r.seconds for r in shorter) / stretches
-    pace = [_slowness(rounds, width) for rounds in (plain, drafted)]
-    longest = max(map(len, pace))
-    parts = [0.0] * longest
-    for sign, values in zip((1, -1), pace, strict=True):
-        mean = fmean(values)
-        for place, value in enumerate(values):
-            parts[place] += sign * (value / mean - 1) / len(values)
-    spread = sqrt(longest / (longest - 1) * fsum(part * part for part in parts))
-    half = student_95(stretches - 1) * spread
+    slow, fast = (_slowness(rounds, width) for rounds in (plain, drafted))
+    # Of the longer lane the stretches behind the other's end are left out: they pair with none.
+    ratios = [log(one / other) for one, other in zip(slow, fast, strict=False)]
+    half = student_95(len(ratios) - 1) * stdev(ratios) / sqrt(len(ratios))
     return speedup * exp(-half), speedup * exp(half)
 
 

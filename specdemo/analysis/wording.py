@@ -45,6 +45,11 @@ def inside(title: str) -> str:
     return title.replace("Plain", "plain", 1) if title.startswith("Plain") else title
 
 
+def counted(number: int, thing: str, things: str | None = None) -> str:
+    """``1 row``, ``2 rows``; ``things`` where it is not an s that is added."""
+    return f"{number:,} {thing if number == 1 else things or f'{thing}s'}"
+
+
 def listed(things: Iterable[object], word: str = "and") -> str:
     """``1``, ``1 and 2``, ``1, 2 and 3``."""
     *some, last = [*map(str, things)] or [""]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import multiprocessing
 import os
 import subprocess
 import sys
@@ -14,7 +13,6 @@ from contextlib import contextmanager, suppress
 from datetime import date
 from io import StringIO
 from pathlib import Path
-from random import Random
 from string import Formatter
 from typing import Any, TypeVar
 
@@ -39,27 +37,25 @@ Value = TypeVar("Value")
 CPU = torch.device("cpu")
 APP = Path(__file__).resolve().parents[2] / "app.py"
 START_SECONDS = 180
-LONGEST_WORK = 3.0
-"""Seconds that a program beside what is measured works, or rests, at most."""
 HELP = {
     "browser": "Chromium's executable",
     "budget": "seconds of the advisor",
     "context": "tokens before those that are measured",
     "corpus": "folder of the texts of held-out tasks, which are then the prompts",
+    "device": "cpu, or cuda for a GPU",
     "domains": "some of them; all unless given",
     "dtypes": "float32, bfloat16 or both",
+    "engines": "of our lanes; the first is compared with the others: graphs eager on a GPU",
     "folder": "of the files, which are written where they are not",
     "gamma": "tokens drafted a round",
     "gammas": "tokens drafted a round, each tried",
     "json": "write the results to this file",
-    "later": "the factor on the target's later layers",
     "nodes": "tokens of draft trees, each tried; 0 for chains alone",
     "p_mins": "least probabilities of a drafted token, each tried",
     "pair": "an id of the catalogue, or TARGET + DRAFT",
     "prompts": "prompts of each domain",
     "repeats": "counted runs of each contender",
     "rows": "tokens of a forward",
-    "seconds": "of each flood",
     "shape": "of Qwen3, such as 0.6B",
     "sizes": "of Qwen3, such as 1.7B, or hybrid, Qwen3.5's of 0.5B",
     "tuning": "first prompts of each domain, on which settings are chosen; they do not count",
@@ -169,30 +165,6 @@ def columns(formats: Mapping[str, str], rows: Iterable[Mapping[str, Any]]) -> st
 def verdict(kept: bool, claim: str) -> str:
     """A claim about the figures, and whether they keep it."""
     return f"{'ok  ' if kept else 'MISS'} {claim}"
-
-
-def work_now_and_then() -> None:
-    rng = Random(os.getpid())
-    while True:
-        until = time.monotonic() + rng.uniform(0, LONGEST_WORK)
-        while time.monotonic() < until:
-            pass
-        time.sleep(rng.uniform(0, LONGEST_WORK))
-
-
-@contextmanager
-def busy_cores() -> Iterator[None]:
-    """A process for each core that works now and then beside what is measured."""
-    fresh = multiprocessing.get_context("spawn")
-    processes = [fresh.Process(target=work_now_and_then, daemon=True) for _ in range(os.cpu_count() or 1)]
-    for process in processes:
-        process.start()
-    try:
-        yield
-    finally:
-        for process in processes:
-            process.kill()
-            process.join()
 
 
 @contextmanager

@@ -1,33 +1,26 @@
-"""``python -m specdemo.bench.page``: start-up, first token, long lanes that stream, answers meanwhile.
+"""``python -m specdemo.bench.page``: start-up, first token, long lanes that stream.
 
 The app runs in a process of its own, and a browser (Playwright's, of ``tests/requirements.txt``) is the visitor.
 Run is pressed on the builtin pair, for two lanes of ``--tokens`` tokens each: one run is seen to its end, another
-is stopped near its end, on the machine as it is and beside programs on every core. An example's button, which the
-server answers, is pressed again and again, at rest and in the middle of a run.
+is stopped near its end.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from statistics import median
 from typing import Any
 
 from playwright.sync_api import Browser, CDPSession, Page, sync_playwright
 
-from specdemo.bench.harness import Args, Results, app_process, busy_cores, run_bench, verdict
+from specdemo.bench.harness import Args, Results, app_process, run_bench, verdict
 
-LOADS: dict[str, tuple[Callable[[], AbstractContextManager[None]], float, float]] = {
-    "quiet": (nullcontext, 100, 1.0),
-    "busy": (busy_cores, 400, 3.0),
-}
-"""What runs beside; bars for the longest task in milliseconds and the seconds from Stop to stopped."""
+MOST_TASK_MS, MOST_STOP = 100, 1.0
+"""Bars for the longest task, and for the seconds from Stop to stopped."""
 FLAT = 1.3
 """How many times the share of the main thread that the page takes early in a run it may take late."""
 STOP_AT = 0.8
 """The share of the run after which Stop is pressed."""
-PRESSES = 10
 WAIT_MS, POLL_MS = 120_000, 50
 """How long a page is waited for, and how often it is asked; asking at every frame would be work of its own."""
 WATCH = """() => {
@@ -39,11 +32,10 @@ PHASE = """document.querySelector(".specdemo-race").dataset.phase"""
 SHOWN = """(Number(document.querySelector("[data-lane='0'] [data-stat=tokens]").textContent) || 0)"""
 READ = "window.SpecDemoLinks?.wasRead()"
 IDLE = "!document.querySelector('#run').disabled"
-ANSWER = """(before) => document.querySelector("#prompt textarea").value !== before"""
 
 
-def wait_for(page: Page, condition: str, **options: Any) -> None:
-    page.wait_for_function(condition, timeout=WAIT_MS, polling=POLL_MS, **options)
+def wait_for(page: Page, condition: str) -> None:
+    page.wait_for_function(condition, timeout=WAIT_MS, polling=POLL_MS)
 
 
 def open_page(browser: Browser, url: str, tokens: int) -> Page:
@@ -98,17 +90,6 @@ def stopped(page: Page, tokens: int) -> float:
     return seconds
 
 
-def answers(page: Page) -> list[float]:
-    waits = []
-    for _ in range(PRESSES):
-        before = page.locator("#prompt textarea").input_value()
-        pressed = time.perf_counter()
-        page.locator("#example-chat").click()
-        wait_for(page, ANSWER, arg=before)
-        waits.append(time.perf_counter() - pressed)
-    return waits
-
-
 def measure(args: Args) -> Results:
     tokens, repeats = args.tokens, range(args.repeats)
     with sync_playwright() as playwright:
@@ -116,34 +97,25 @@ def measure(args: Args) -> Results:
         began = time.perf_counter()
         with app_process(args.port) as url:
             page = open_page(browser, url, tokens)
-            found: dict[str, Any] = {"page_seconds": time.perf_counter() - began, "streaming": {}}
+            found: dict[str, Any] = {"page_seconds": time.perf_counter() - began}
             to_the_end(page, tokens)  # loads the pair, and warms up what runs for the first time
-            for name, (load, *_) in LOADS.items():
-                with load():
-                    runs = [to_the_end(page, tokens) for _ in repeats]
-                    stops = [stopped(page, tokens) for _ in repeats]
-                found["streaming"][name] = {"runs": runs, "stop_seconds": stops}
-            found["answers"] = {"at rest": answers(page)}
-            first_token(page, tokens)
-            found["answers"]["in a run"] = answers(page)
+            found["runs"] = [to_the_end(page, tokens) for _ in repeats]
+            found["stop_seconds"] = [stopped(page, tokens) for _ in repeats]
         browser.close()
     return found
 
 
 def table(found: Results) -> str:
-    lines = [f"page ready after {found['page_seconds']:.1f} s"]
-    for name, (_, most_task, most_stop) in LOADS.items():
-        runs, stop = found["streaming"][name]["runs"], max(found["streaming"][name]["stop_seconds"])
-        first, early, late = (median(run[key] for run in runs) for key in ("first_token", "early", "late"))
-        longest = max(run["longest_task_ms"] for run in runs)
-        lines += [
-            f"{name}: first token {first:.2f} s after Run",
-            verdict(longest <= most_task, f"{name}: longest task {longest:.0f} ms (at most {most_task})"),
-            verdict(stop <= most_stop, f"{name}: Stop takes effect in {stop:.2f} s (at most {most_stop:.0f})"),
-            verdict(late <= FLAT * early, f"{name}: main thread busy {early:.0%} early, {late:.0%} late (flat)"),
-        ]
-    for when, waits in found["answers"].items():
-        lines.append(f"a press is answered in {median(waits):.2f} s (longest {max(waits):.2f}) {when}")
+    runs, stop = found["runs"], max(found["stop_seconds"])
+    first, early, late = (median(run[key] for run in runs) for key in ("first_token", "early", "late"))
+    longest = max(run["longest_task_ms"] for run in runs)
+    lines = (
+        f"page ready after {found['page_seconds']:.1f} s",
+        f"first token {first:.2f} s after Run",
+        verdict(longest <= MOST_TASK_MS, f"longest task {longest:.0f} ms (at most {MOST_TASK_MS})"),
+        verdict(stop <= MOST_STOP, f"Stop takes effect in {stop:.2f} s (at most {MOST_STOP:.0f})"),
+        verdict(late <= FLAT * early, f"main thread busy {early:.0%} early, {late:.0%} late (flat)"),
+    )
     return "\n".join(lines)
 
 

@@ -55,16 +55,14 @@ def random_model(
         return AutoModelForCausalLM.from_config(config, dtype=dtype).eval()
 
 
-def random_pair(
-    shape: str, dtype: torch.dtype, device: torch.device = CPU, draft_layers: int = 2, later: float = LATER
-) -> ModelPair:
-    """Such a target, and a draft of its first layers; ``later``: the factor on the layers behind those."""
+def random_pair(shape: str, dtype: torch.dtype, device: torch.device = CPU, draft_layers: int = 2) -> ModelPair:
+    """Such a target, and a draft of its first layers."""
     target, draft = (random_model(shape, dtype, device, layers) for layers in (None, draft_layers))
     with torch.no_grad():
         for layer in target.model.layers[draft_layers:]:
             for name, weight in layer.named_parameters():
                 if name.split(".")[-2] in PROJECTIONS:
-                    weight.mul_(later)
+                    weight.mul_(LATER)
     weights = target.state_dict()
     draft.load_state_dict({name: weights[name].clone() for name in draft.state_dict()})
     return ModelPair(target, draft, None, name=f"random, {shape} + its first {draft_layers} layers")

@@ -1,13 +1,15 @@
-"""``python -m specdemo.bench.sizes``: models of real size on a CPU, with weights as torch has them and packed.
+"""``python -m specdemo.bench.sizes``: models of real size, on a CPU with weights as torch has them and packed.
 
 The models have random weights, since only the times of their forwards matter (``random_models.py``). Two pairs
 hold the same weights: one packed, as this project runs a pair that it has loaded, and one as torch has it, which
 transformers runs. Verifies are compared with steps of the same weights; speeds are of whole runs, with prefill.
+On a GPU (``--device cuda --engines graphs eager``) CUDA graphs, captured before what counts, run against eager.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from statistics import median
 from typing import Any
@@ -15,7 +17,7 @@ from typing import Any
 import torch
 
 from specdemo.bench.contenders import Contender, assisted_generate, compared, generate, now, ours, spread
-from specdemo.bench.harness import CPU, Args, Results, columns, interleaved, run_bench
+from specdemo.bench.harness import Args, Results, columns, interleaved, run_bench
 from specdemo.bench.random_models import SHAPES, pack_all, random_pair
 from specdemo.decoding.engines.eager import EagerRunner
 from specdemo.errors import SpecDemoError
@@ -29,21 +31,28 @@ TOKEN = 17
 def measure(args: Args) -> Results:
     if unknown := set(args.sizes) - set(SHAPES):
         raise SpecDemoError(f"--sizes: there is no {', '.join(sorted(unknown))}; choose from {', '.join(SHAPES)}.")
-    return {"rows": [row for size in args.sizes for dtype in args.dtypes for row in _of_size(size, dtype, args)]}
+    if args.device.startswith("cuda") and not torch.cuda.is_available():
+        raise SpecDemoError("--device: torch finds no GPU; leave it out to measure the CPU.")
+    rows = [row for size in args.sizes for dtype in args.dtypes for row in _of_size(size, dtype, args)]
+    return {"device": args.device, "rows": rows}
 
 
 def _of_size(size: str, dtype: str, args: Args) -> list[dict[str, Any]]:
     """One row a number of threads; what runs is opened once and takes turns over all of them."""
     layers = 4 if size == "hybrid" else 2  # of its draft: every fourth of a hybrid's is one of attention
-    plain, packed = (random_pair(size, getattr(torch, dtype), draft_layers=layers) for _ in range(2))
+    device = torch.device(args.device)
+    plain, packed = (random_pair(size, getattr(torch, dtype), device, layers) for _ in range(2))
     pack_all(packed)
     runners = {"as torch has it": _filled(plain, args.context), "packed": _filled(packed, args.context)}
-    fields = {"gamma": args.gamma, "max_new_tokens": args.tokens}
+    first, *others = (
+        Settings(engine=engine, gamma=args.gamma, max_new_tokens=args.tokens) for engine in args.engines
+    )
     decoders = {
-        "plain": ours(packed, Settings(strategy="autoregressive", **fields)),
-        "speculative": ours(packed, Settings(**fields)),
+        "plain": ours(packed, replace(first, strategy="autoregressive")),
+        "speculative": ours(packed, first),
         "generate": generate(plain, args.tokens),
     }
+    decoders |= {f"speculative, {other.engine}": ours(packed, other) for other in others}
     if not keeps_states(plain.target):  # which transformers does not speculate on
         decoders["assisted"] = assisted_generate(plain, args.tokens, args.gamma)
     before = torch.get_num_threads()
@@ -70,9 +79,9 @@ def seconds_of(runner: EagerRunner, count: int) -> float:
     length = runner.length
     runner.checkpoint()
     runner.forward([TOKEN])  # which copies states, where there are such; a step behind another does not
-    began = now(CPU)
+    began = now(runner.device)
     runner.forward([TOKEN] * count, keep=count)
-    took = now(CPU) - began
+    took = now(runner.device) - began
     runner.rollback_to(length)
     return took
 
@@ -84,20 +93,22 @@ def _state_costs(runner: EagerRunner, args: Args) -> dict[str, float]:
     tokens that a rejected round kept: three here, of a draft of ``--gamma``.
     """
 
+    clock = partial(now, runner.device)
+
     def put_back() -> float:
-        began = now(CPU)
+        began = clock()
         runner.checkpoint()
-        kept = now(CPU) - began
+        kept = clock() - began
         runner.forward([TOKEN] * 2)
-        began = now(CPU)
+        began = clock()
         runner.rollback_to(runner.length - 2)
-        return kept + now(CPU) - began
+        return kept + clock() - began
 
     def copied() -> float:
-        began = now(CPU)
+        began = clock()
         for state in runner._cache.states.values():
             state.clone()
-        return now(CPU) - began
+        return clock() - began
 
     verify, longer = (partial(seconds_of, runner, args.gamma + 1 + again) for again in (0, 3))
     turns: dict[str, Callable[[], float]] = {
@@ -126,14 +137,18 @@ def _forwards(runners: dict[str, EagerRunner], args: Args) -> dict[str, Any]:
 
 def _runs(decoders: dict[str, Contender], repeats: int) -> dict[str, Any]:
     runs = interleaved({name: partial(decode, PROMPT) for name, decode in decoders.items()}, repeats, label="runs")
-    figures = runs["speculative"][0].own.metrics(runs["plain"][0].own)
+    own = runs["speculative"]
+    figures = own[0].own.metrics(runs["plain"][0].own)
+    others = {name.partition(", ")[2]: found for name, found in runs.items() if ", " in name}
     return {
         "tokens_per_second": {name: median(s.whole_speed for s in found) for name, found in runs.items()},
-        "speedup": compared(runs["plain"], runs["speculative"], whole=True),
+        "speedup": compared(runs["plain"], own, whole=True),
         "over_generate": compared(runs["generate"], runs["plain"], whole=True),
-        "over_assisted": compared(runs["assisted"], runs["speculative"], whole=True)
+        "over_assisted": compared(runs["assisted"], own, whole=True)
         if "assisted" in runs
         else dict.fromkeys(("median", "low", "high")),
+        "engine": own[0].own.engine,
+        "over_engines": {engine: compared(found, own, whole=True) for engine, found in others.items()},
         "acceptance_rate": figures.acceptance_rate,
         "draft_cost": figures.draft_cost,
         "verify_cost": figures.verify_cost,
@@ -169,7 +184,9 @@ def table(found: Results) -> str:
     counts = list(forwards[0]["ms"])
     cells = NAMES | {"weights": "{kind}", **{f"{n} tokens": f"{{ms[{n}]:.0f}}" for n in counts}}
     cells |= {f"v({n - 1})": f"{{v[{n}]:.2f}}" for n in counts if n > 1}
-    tables = [columns(cells, forwards), columns(SPEEDS, found["rows"])]
+    others = {f"over {name}": spread(f"over_engines[{name}]") for name in found["rows"][0]["over_engines"]}
+    engines = {"engine": "{engine}", **others} if others else {}
+    tables = [columns(cells, forwards), columns(SPEEDS | engines, found["rows"])]
     if hybrids := [row for row in found["rows"] if "states" in row]:
         tables.append(columns(STATES, hybrids))
     return "\n\n".join(tables)
@@ -177,4 +194,5 @@ def table(found: Results) -> str:
 
 if __name__ == "__main__":
     models = {"sizes": ["0.6B"], "dtypes": ["float32", "bfloat16"], "threads": [1, 2], "rows": [1, 2, 6, 9]}
-    run_bench("sizes", __doc__, measure, table, **models, gamma=5, context=64, tokens=16, repeats=5)
+    runs = {"gamma": 5, "context": 64, "tokens": 16, "repeats": 5, "device": "cpu", "engines": ["auto"]}
+    run_bench("sizes", __doc__, measure, table, **models, **runs)

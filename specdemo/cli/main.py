@@ -82,17 +82,12 @@ def _ended(code: int, said: str = "") -> int:
 
 def _parser() -> argparse.ArgumentParser:
     # Imported here, which takes seconds, so that an interrupt meanwhile can be handled.
-    from specdemo.cli.compare import add_compare
-    from specdemo.cli.measures import add_advise, add_load, add_sweep
+    from specdemo.cli.measures import add_advise, add_compare, add_load, add_sweep
     from specdemo.cli.pairs import add_pairs
     from specdemo.cli.runs import add_race, add_run
     from specdemo.cli.space import add_space
 
-    parser = Parser(prog="python -m specdemo", description="Speculative decoding, measured, in a terminal.")
-    commands = parser.add_subparsers(
-        required=True, metavar="run | race | sweep | advise | load | compare | pairs | space"
-    )
-    for name, text, add in (
+    commands = (
         ("run", "decode one prompt once", add_run),
         ("race", "decode one prompt in several lanes, side by side", add_race),
         ("sweep", "measure every γ against plain decoding", add_sweep),
@@ -101,6 +96,9 @@ def _parser() -> argparse.ArgumentParser:
         ("compare", "judge whether two deployments of one model write the same", add_compare),
         ("pairs", "list the pairs that can be named", add_pairs),
         ("space", "write a folder that can be pushed as a Hugging Face Space", add_space),
-    ):
-        add(commands.add_parser(name, help=text, description=f"{text[:1].upper()}{text[1:]}."))
+    )
+    parser = Parser(prog="python -m specdemo", description="Speculative decoding, measured, in a terminal.")
+    parsers = parser.add_subparsers(required=True, metavar=" | ".join(name for name, *_ in commands))
+    for name, text, add in commands:
+        add(parsers.add_parser(name, help=text, description=f"{text[:1].upper()}{text[1:]}."))
     return parser

@@ -1,4 +1,7 @@
-"""``sweep``, ``advise`` and ``load``: measure decoding on some prompts, print a table and recommend a setting."""
+"""``sweep``, ``advise`` and ``load`` measure decoding on prompts and recommend a setting; ``compare`` judges it.
+
+All print a table and write files.
+"""
 
 from __future__ import annotations
 
@@ -18,19 +21,31 @@ from specdemo.cli.options import add_settings, typed_settings
 from specdemo.cli.pairs import add_pair, loaded_for
 from specdemo.cli.terminal import rows_table, shown
 from specdemo.drafters import DRAFTERS
+from specdemo.losslessness.certify import ERROR_RATE, RUNS
+from specdemo.losslessness.deployments import TOKENS, stream_comparison
 from specdemo.runs.advise import BUDGET_SECONDS, stream_advice
 from specdemo.runs.batch_sizes import SIZES
 from specdemo.runs.load_test import BUDGET_SECONDS as LOAD_SECONDS
 from specdemo.runs.load_test import REQUESTS_A_USER, stream_load_test
-from specdemo.runs.prompts import Example, examples, read_with_kinds
+from specdemo.runs.prompts import Example, by_domain, examples, read_with_kinds
 from specdemo.runs.sweep import GAMMAS, stream_sweep
 from specdemo.settings import Settings
+from specdemo.view.losslessness_view import deployment_rows
 from specdemo.view.progress_text import advice_progress, duration
 from specdemo.view.tables import SHOWN, Column, columns, kind_tables
 
 FILES: Exports = {
     "json": ("write the report as JSON; - is the output", lambda report: report.to_json()),
     "csv": ("write the rows as CSV; - is the output", lambda report: report.to_csv()),
+}
+CHECK_FILES: Exports = {
+    "json": ("write the result as JSON, without addresses; - is the output", lambda check: check.to_json()),
+    "bash": ("write the lines that reproduce it, for bash and a bug report", lambda check: check.reproduction()),
+}
+TEST = {
+    "runs": (RUNS, "pairs of runs at most"),
+    "tokens": (TOKENS, "of a run"),
+    "error-rate": (ERROR_RATE, "of false alarms"),
 }
 SWEEP_COLUMNS = columns(("γ", "speed-up", "predicted", "tokens/s", "accepted", "τ"))
 ADVICE_COLUMNS = columns(("method", "speed-up", "tokens/s", "accepted", "τ", "c", "v(γ)", "verdict"))
@@ -65,20 +80,27 @@ def add_load(parser: argparse.ArgumentParser) -> None:
     _add_common(parser, "the page's examples", ("strategy", "adaptive_gamma", "tree_nodes"), run_load)
 
 
+def add_compare(parser: argparse.ArgumentParser) -> None:
+    for name, (first, meaning) in TEST.items():
+        text = f"above temperature 0: {meaning}. Default: {first}"
+        parser.add_argument(f"--{name}", type=type(first), default=first, help=text)
+    _add_common(parser, "the first example of each kind", ("strategy",), run_compare, CHECK_FILES)
+
+
 def _add_common(
-    parser: argparse.ArgumentParser, default: str, without: tuple[str, ...], run: Callable[[Any], None]
+    parser: argparse.ArgumentParser,
+    default: str,
+    without: tuple[str, ...],
+    run: Callable[[Any], None],
+    files: Exports = FILES,
 ) -> None:
-    add_prompts(parser, default)
-    add_exports(parser, FILES)
-    add_pair(parser)
-    add_settings(parser, without)
-    parser.set_defaults(run=run)
-
-
-def add_prompts(parser: argparse.ArgumentParser, default: str) -> None:
     parser.add_argument("prompts", nargs="*", help=f"texts; - reads the input. Default: {default}")
     more = "more prompts: .txt, one a line, or .jsonl, as of MT-Bench and Spec-Bench"
     parser.add_argument("--prompts-file", metavar="FILE", help=more)
+    add_exports(parser, files)
+    add_pair(parser)
+    add_settings(parser, without)
+    parser.set_defaults(run=run)
 
 
 def run_sweep(args: argparse.Namespace) -> None:
@@ -150,6 +172,22 @@ def _followed(runs: Iterator[Any], errors: Console) -> tuple[Any, KeyboardInterr
                 raise
             interrupt = error
     return report, interrupt
+
+
+def run_compare(args: argparse.Namespace) -> None:
+    """Print a table and the judgement; where the outputs part, the lines that show it."""
+    outputs, settings = Outputs(args, CHECK_FILES), Settings(**typed_settings(args))
+    prompts, _ = typed_prompts(args, [found[0] for found in by_domain().values()])
+    test, check = (args.runs, args.tokens, args.error_rate), None
+    with loaded_for(args, [settings], outputs.errors) as pair, outputs.errors.status("Asking…") as status:
+        for check in stream_comparison(pair, prompts, settings, test):
+            status.update(f"{check.fraction:.0%} compared…")
+    assert check is not None, "there is a prompt"
+    outputs.out.print(rows_table(*deployment_rows(check)))
+    outputs.say(f"{check.outcome}: {check.text}")
+    if check.outcome not in ("identical", "passes") and not args.bash:
+        outputs.out.print(f"\n{check.reproduction()}", markup=False, highlight=False, soft_wrap=True)
+    outputs.write(check)
 
 
 def typed_prompts(args: argparse.Namespace, default: Sequence[Example]) -> tuple[list[str], list[str]]:

@@ -24,13 +24,9 @@ STYLES = {
     "streamed": "dim",
 }
 """By kind of token; they differ by more than colour, as on the page."""
-
 REJECTED = "[-{}-]"  # around a rejected token where there are no styles, as ``wdiff`` writes it
-
 UNKNOWN = "▒"  # stands for a rejected token whose text the server does not report
-
 STEERING = ("Cc", "Cf", "Cs")  # unicode categories of characters that control a terminal or the direction of text
-
 HARMLESS = "\n\t\u200c\u200d"  # line break, tab, and the joiners of letters and emoji
 
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Literal
 
+from specdemo.analysis.wording import counted
 from specdemo.errors import TraceError
 from specdemo.losslessness.sequential_test import Detectable
 from specdemo.records import parsed, validated
@@ -121,27 +122,24 @@ class Certificate:
     @property
     def text(self) -> str:
         """The statement for people."""
+        made = f"{counted(self.runs, 'pair')} of runs"
         if self.verdict == "differs":
             return (
                 f"The outputs differ: were both distributions the same, evidence this strong would come up at "
                 f"most once in {rounded(self.evidence)} tests.{self._where()}"
             )
         if self.verdict == "passes":
-            return f"After {_pairs(self.runs)} of runs no difference was found. {self._power()}"
+            return f"After {made} no difference was found. {self._power()}"
         if self.alike:
             return (
-                f"This prompt leaves the target too little choice: {_pairs(self.runs)} of runs are so alike that "
-                f"{self.budget:,} could find nothing. Choose one that can go on in many ways, such as the "
-                "beginning of a story."
+                f"This prompt leaves the target too little choice: {made} are so alike that {self.budget:,} could "
+                "find nothing. Choose one that can go on in many ways, such as the beginning of a story."
             )
         if self.runs >= self.budget:
-            be = "is" if self.runs == 1 else "are"
-            return (
-                f"{_pairs(self.runs).capitalize()} of runs {be} too few to find anything; choose at least "
-                f"{max(2 * self.runs, USUALLY_ENOUGH)}, or longer runs."
-            )
-        made = f"after {self.runs:,} of {_pairs(self.budget)} of runs"
-        return f"No difference found yet, {made}. {self._power()}".strip()
+            more = max(2 * self.runs, USUALLY_ENOUGH)
+            return f"Too few to find anything: {made}; choose at least {more}, or longer runs."
+        of = counted(self.budget, "pair")
+        return f"No difference found yet, after {self.runs:,} of {of} of runs. {self._power()}".strip()
 
     @property
     def evidence_text(self) -> str:
@@ -211,10 +209,6 @@ def count_tokens(title: str, plain: Sequence[int], speculative: Sequence[int], t
     common = (counts[0] + counts[1]).most_common(SHOWN)
     outcomes = [TokenCount(t, texts.get(t) or f"#{t}", counts[0][t], counts[1][t]) for t, _ in common]
     return Table(title, tuple(outcomes), len(plain), len(speculative))
-
-
-def _pairs(count: int) -> str:
-    return f"{count:,} pair" if count == 1 else f"{count:,} pairs"
 
 
 def rounded(value: float) -> str:

@@ -37,7 +37,11 @@ class Comparison:
 def compare(baseline: Trace, lane: Trace, name: str = "plain") -> Comparison:
     """Compare ``lane``'s output ids with those of ``baseline``, the ``name``; where there are none, the texts."""
     if not (baseline.settings.greedy and lane.settings.greedy):
-        return _sampled(baseline, lane)
+        lossy = [t.settings.acceptance for t in (baseline, lane) if not t.settings.lossless]
+        said = ", each lane drew its own text from the same distribution"
+        if lossy:
+            said = f"; the acceptance rule {lossy[0]} is lossy, so the distribution differs"
+        return Comparison("sampled", 0, f"sampled{said}")
     ids = bool(baseline.token_ids and lane.token_ids)
     left, right = ((t.token_ids if ids else t.text) for t in (baseline, lane))
     shorter = min(len(left), len(right))
@@ -76,13 +80,3 @@ def compare(baseline: Trace, lane: Trace, name: str = "plain") -> Comparison:
 def tie_margin(dtype: str) -> float:
     """Logits that count as rounding for a number type."""
     return TIE_MARGIN.get(dtype, TIE_MARGIN["float32"])
-
-
-def _sampled(baseline: Trace, lane: Trace) -> Comparison:
-    lossy = [t.settings.acceptance for t in (baseline, lane) if not t.settings.lossless]
-    text = (
-        f"sampled; the acceptance rule {lossy[0]} is lossy, so the distribution differs"
-        if lossy
-        else "sampled, each lane drew its own text from the same distribution"
-    )
-    return Comparison("sampled", 0, text)

@@ -7,6 +7,7 @@ import shlex
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from specdemo.analysis.wording import counted
 from specdemo.losslessness.certificate import Certificate
 from specdemo.losslessness.compare import TIE_MARGIN
 from specdemo.servers.logprobs import Candidate
@@ -129,7 +130,7 @@ class DeploymentCheck:
         """The statement for people."""
         if self.certificate is not None:
             return self.certificate.text
-        noisy, of = sum(row.contradiction is not None for row in self.greedy), _prompts(len(self.rows))
+        noisy, of = sum(row.contradiction is not None for row in self.greedy), counted(len(self.rows), "prompt")
         said = f"The baseline contradicts itself: of {noisy} of {of} it wrote two outputs. " if noisy else ""
         return said + self._judged(of)
 
@@ -207,7 +208,3 @@ def _curl(address: str, sent: Sent) -> str:
 
 def _quoted(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
-
-
-def _prompts(count: int) -> str:
-    return "1 prompt" if count == 1 else f"{count:,} prompts"

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass, replace
 
+from specdemo.analysis.wording import counted
 from specdemo.decoding.detokenizer import Detokenizer
 from specdemo.decoding.engines.eager import EagerRunner
 from specdemo.decoding.recorder import readings
 from specdemo.decoding.sampling import Sampler
 from specdemo.errors import SettingsError, TraceError
 from specdemo.losslessness.compare import Outcome, tie_margin
-from specdemo.losslessness.scoring import TeacherForcing
+from specdemo.losslessness.model_runs import TeacherForcing
 from specdemo.models.pair import ModelPair
 from specdemo.runs.encode import encode
 from specdemo.runs.threads import decoding_threads
@@ -65,20 +66,21 @@ class GreedyCheck:
     @property
     def text(self) -> str:
         """One line for people."""
-        count = len(self.positions)
-        ties, diverged = self.places("tie"), self.places("diverged")
+        count, ties, diverged = len(self.positions), self.places("tie"), self.places("diverged")
+        of = f"of {counted(count, 'position')}"
         if diverged:
             first = self.positions[diverged[0]]
             why = "" if self.lossless else "; the rule is lossy"
+            by = "" if first.margin is None else f" by {-first.margin:.2g} logits"
             return (
-                f"{len(diverged)} of {_positions(count)} diverged{why}. The first is {diverged[0] + 1}: "
-                f"“{first.text.strip()}” where the target prefers “{first.best_text.strip()}”{_by(first)}."
+                f"{len(diverged)} {of} diverged{why}. The first is {diverged[0] + 1}: “{first.text.strip()}” "
+                f"where the target prefers “{first.best_text.strip()}”{by}."
             )
         if ties:
             widest = min(self.positions[i].margin or 0.0 for i in ties)
             return (
-                f"{count - len(ties)} of {_positions(count)} are identical and {len(ties)} a numerical tie, where "
-                f"two tokens are at most {-widest:.1g} logits apart: rounding decides."
+                f"{count - len(ties)} {of} are identical and {len(ties)} a numerical tie, where two tokens are at "
+                f"most {-widest:.1g} logits apart: rounding decides."
             )
         which = "The 1 position is" if count == 1 else f"All {count:,} positions are"
         return f"{which} the target's own best token: identical to plain greedy decoding."
@@ -128,11 +130,3 @@ def check_greedy(pair: ModelPair, trace: Trace) -> GreedyCheck:
         positions.append(Position(outcome, margin, token.id, token.text, best_id, texts.peek(best_id)))
         texts.push(token.id)
     return GreedyCheck(tuple(positions), tie, trace.settings.lossless)
-
-
-def _positions(count: int) -> str:
-    return "1 position" if count == 1 else f"{count:,} positions"
-
-
-def _by(position: Position) -> str:
-    return "" if position.margin is None else f" by {-position.margin:.2g} logits"

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from specdemo.errors import ServerError
-from specdemo.losslessness.certify import RunSource
 from specdemo.losslessness.deployment_check import ServedSamples
+from specdemo.losslessness.model_runs import RunSource
 from specdemo.losslessness.sequential_test import RunEvidence, run_evidence
 from specdemo.servers.deployment import COMPANY, Deployment
 from specdemo.servers.logprobs import Place

@@ -6,9 +6,10 @@ import re
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import count, zip_longest
+from itertools import count
 from numbers import Real
 from threading import Event
+from typing import Any
 
 from specdemo.analysis.advice import AdviceReport
 from specdemo.analysis.contenders import P_MINS, PLAIN, SERVER, TREES, Contender, contenders_of
@@ -67,7 +68,10 @@ def stream_advice(
         ServerError: a server cannot be asked, or fails on the way.
     """
     settings = drafting(settings, "the advisor drafts by itself and cannot run {}")
-    budget = _checked_budget(budget_seconds)
+    real = isinstance(budget_seconds, Real) and not isinstance(budget_seconds, bool)
+    if not real or not 0 < budget_seconds <= LONGEST_BUDGET:
+        said = f"must be a number above 0 and at most {LONGEST_BUDGET:,.0f}, not {quoted(budget_seconds)}."
+        raise SettingsError("budget_seconds", said)
     prompts = one_by_one(prompts)  # a list, since a generator can be read only once
     kinds = _checked_kinds(kinds, len(prompts))
     pair = in_engine(pair, settings)
@@ -84,8 +88,8 @@ def stream_advice(
         about |= {"models": {role: str(path) for role, path in pair.files.items()}}
     if isinstance(pair, ModelPair):
         families = allowed_drafters(pair, settings, methods)
-        trees = [name for name in families if _drafts(pair, settings, name, min(TREES))]
-        trees = [name for name in trees if len(in_a_row(name)) == 1]
+        alone = [name for name in families if len(in_a_row(name)) == 1]
+        trees = [name for name in alone if _drafts(pair, settings, name, min(TREES))]
         contenders = contenders_of(families, trees=trees, sure=P_MINS[:1])
         about |= {
             "models": model_names(pair),
@@ -97,7 +101,7 @@ def stream_advice(
         contenders=contenders,
         prompts=len(given),
         kinds=kinds,
-        budget_seconds=budget,
+        budget_seconds=float(budget_seconds),
         texts=tuple(prompt if isinstance(prompt, str) else read_ids(prompt) for prompt in prompts),
         **about,
     )
@@ -117,18 +121,22 @@ def allowed_drafters(
         SettingsError: one of ``methods`` is not known, or not for this pair; or a setting that only one drafter
             reads is out of its range.
     """
-    if methods is not None:
-        given = isinstance(methods, Iterable) and not isinstance(methods, str)
-        methods = [*methods] if given else []
-        if not methods or not all(isinstance(name, str) for name in methods):
-            raise SettingsError("methods", f"give a list of drafters, such as {[*DRAFTERS][:2]}.")
-        unknown = next((name for name in methods if name not in DRAFTERS), None)
-        if unknown is not None:
-            raise SettingsError("methods", f"{quoted(unknown)} is not known; choose from {', '.join(DRAFTERS)}.")
-        for name in methods:
-            _check(pair, replace(settings, drafter=name, tree_nodes=0))
-        return list(dict.fromkeys(methods))
-    return [info.name for info in all_with(pair.parts) if _drafts(pair, settings, info.name)]
+    if methods is None:
+        return [info.name for info in all_with(pair.parts) if _drafts(pair, settings, info.name)]
+    given = _texts(methods)
+    if not given:
+        raise SettingsError("methods", f"give a list of drafters, such as {[*DRAFTERS][:2]}.")
+    for name in given:
+        if name not in DRAFTERS:
+            raise SettingsError("methods", f"{quoted(name)} is not known; choose from {', '.join(DRAFTERS)}.")
+        _check(pair, replace(settings, drafter=name, tree_nodes=0))
+    return list(dict.fromkeys(given))
+
+
+def _texts(values: Any) -> list[str] | None:
+    """The texts of a list of any kind; None of all else."""
+    given: list[Any] = [*values] if isinstance(values, Iterable) and not isinstance(values, str) else [None]
+    return given if all(isinstance(text, str) for text in given) else None
 
 
 def _check(pair: ModelPair | GgufPair, settings: Settings) -> None:
@@ -162,7 +170,9 @@ class _Advisor(Driver[AdviceReport]):
 
     def blocks(self) -> Iterator[Block]:
         """As of every driver; of a race that is decided every prompt is still run once."""
-        waiting = deque(_mixed(self.report.kinds, len(self.prompts)))
+        kinds, every = self.report.kinds, range(len(self.prompts))
+        # Kinds by turns, so that the first few prompts are of all kinds.
+        waiting = deque(sorted(every, key=lambda n: kinds[:n].count(kinds[n])) if kinds else every)
         for block in count():
             race = self.report.race
             if not waiting or (race.decided and race.blocks >= len(waiting) and not self.report.noisy):
@@ -193,13 +203,6 @@ class _Advisor(Driver[AdviceReport]):
         return Progress(report.seconds, report.budget_seconds, run or report.runs[-1], left, report)
 
 
-def _mixed(kinds: Sequence[str], prompts: int) -> list[int]:
-    """The numbers of the prompts, kinds by turns, so that the first few are of all kinds."""
-    groups = [[n for n in range(prompts) if kinds[n] == kind] for kind in dict.fromkeys(kinds)]
-    groups = groups or [list(range(prompts))]
-    return [n for turn in zip_longest(*groups) for n in turn if n is not None]
-
-
 def model_names(pair: ModelPair) -> dict[str, str]:
     """The models as their files are called; what has no name is left out.
 
@@ -210,29 +213,18 @@ def model_names(pair: ModelPair) -> dict[str, str]:
     names = {role: getattr(model, "name_or_path", "") for role, model in models.items()}
     if pair.draft_tokenizer is not None:
         names["draft_tokenizer"] = getattr(pair.draft_tokenizer, "name_or_path", "") or names["draft"]
-    return {role: _public_name(name) for role, name in names.items() if name}
-
-
-def _public_name(name: str) -> str:
-    cached = HUB_CACHE.search(name)
-    return cached[1].replace("--", "/") if cached else name.removeprefix(f"{ASSETS.parent}/")
-
-
-def _checked_budget(seconds: object) -> float:
-    number = float(seconds) if isinstance(seconds, Real) and not isinstance(seconds, bool) else 0.0
-    if not 0 < number <= LONGEST_BUDGET:
-        raise SettingsError(
-            "budget_seconds", f"must be a number above 0 and at most {LONGEST_BUDGET:,.0f}, not {quoted(seconds)}."
-        )
-    return number
+    cached = {role: HUB_CACHE.search(name) for role, name in names.items()}
+    return {
+        role: found[1].replace("--", "/") if (found := cached[role]) else name.removeprefix(f"{ASSETS.parent}/")
+        for role, name in names.items()
+        if name
+    }
 
 
 def _checked_kinds(kinds: Sequence[str] | None, prompts: int) -> tuple[str, ...]:
-    given = [*kinds] if isinstance(kinds, Iterable) and not isinstance(kinds, str) else kinds
-    if given is None or given == []:
+    given = _texts([] if kinds is None else kinds)
+    if given == []:
         return ()
-    if not isinstance(given, list) or len(given) != prompts or not all(isinstance(kind, str) for kind in given):
-        raise SettingsError("kinds", f"give a text for each of the {prompts} prompts, or leave them out.")
-    if any(len(kind.splitlines()) > 1 for kind in given):
-        raise SettingsError("kinds", "one has several lines; give a word or two for each.")
+    if given is None or len(given) != prompts or any(len(kind.splitlines()) > 1 for kind in given):
+        raise SettingsError("kinds", f"give a text of one line for each of the {prompts} prompts, or none at all.")
     return tuple(kind.strip() or "other" for kind in given) if any(given) else ()

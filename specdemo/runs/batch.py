@@ -155,14 +155,11 @@ def check_batch(pair: ModelPair, rows: Sequence[Settings]) -> None:
         name, others = repr(first.drafter), _batching(offered_with(()))
         if not DRAFTERS[first.drafter].batches:
             raise SettingsError("drafter", f"{name} has no batch; choose {_batching(DRAFTERS.values())}.")
-        if drafts and pair.draft_tokenizer is not None:
-            raise SettingsError(
-                "drafter",
-                f"{name} passes text between two tokenizers here, which has no batch; choose {others}, or a draft "
-                "with the target's tokenizer.",
-            )
-        if drafts and pair.draft is None:
-            raise SettingsError("drafter", f"{name} needs a draft model, and this pair has none; choose {others}.")
+        lacks = "needs a draft model, and this pair has none" if pair.draft is None else ""
+        if pair.draft_tokenizer is not None:
+            lacks = "passes text between two tokenizers here, which has no batch"
+        if drafts and lacks:
+            raise SettingsError("drafter", f"{name} {lacks}; choose {others}.")
         for row in rows:
             check_drafter(pair, row)
     check_batches(pair, drafting=drafts)

@@ -1,4 +1,4 @@
-"""Drafted batches against plain ones, size by size: where is the crossover?"""
+"""Drafted batches against plain ones, size by size: does drafting still pay?"""
 
 from __future__ import annotations
 

@@ -20,8 +20,6 @@ MOST_BYTES = 2**24
 """Of a rendered text, as JSON."""
 MEMORY = 2**31
 """Bytes of address space; not held on Windows."""
-
-
 _one_request = Lock()
 
 

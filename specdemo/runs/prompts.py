@@ -90,9 +90,8 @@ def _json_prompts(name: str, number: int, line: str) -> list[tuple[str, str]]:
     try:
         record: Any = json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise PromptError(
-            f'{place} is not JSON; write a line such as {{"prompt": "Once upon a time"}}.'
-        ) from error
+        example = '{"prompt": "Once upon a time"}'
+        raise PromptError(f"{place} is not JSON; write a line such as {example}.") from error
     found = [record.get(field) for field in FIELDS] if isinstance(record, dict) else []
     prompts = next((texts for value in found if (texts := _texts(value))), None)
     if prompts is None:
@@ -115,15 +114,11 @@ def _texts(value: Any) -> list[str]:
         return []
     if all(isinstance(turn, str) and turn.strip() for turn in given):
         return ["\n\n".join(given[:end]) for end in range(1, len(given) + 1)]
-    if any(
-        not isinstance(m, dict) or m.get("role") not in ROLES or not isinstance(m.get("content"), str)
-        for m in given
-    ):
+    said: list[Any] = [{name: m.get(name) for name in ("role", "content")} for m in given if isinstance(m, dict)]
+    if len(said) < len(given) or any(m["role"] not in ROLES or not isinstance(m["content"], str) for m in said):
         return []
-    said = [{"role": m["role"], "content": m["content"]} for m in given]
-    return [
-        Conversation(said[: end + 1]) for end, m in enumerate(said) if m["role"] == "user" and m["content"].strip()
-    ]
+    ends = [end for end, m in enumerate(said, start=1) if m["role"] == "user" and m["content"].strip()]
+    return [Conversation(said[:end]) for end in ends]
 
 
 def _counted(prompts: list[tuple[str, str]], name: str = "") -> list[tuple[str, str]]:

@@ -198,7 +198,10 @@ class PairStore:
         """Evict unused pairs, the least recently used first, until there is memory for this one."""
         while (free := self._within_budget(free_memory(report.device), self.resident())) < report.memory:
             with self._lock:
-                idle = [other for other in self._in_the_way(report) if not other.users]
+                # Of the same device if its memory is short, of any if the budget is.
+                lacks_memory = free_memory(report.device) < report.memory
+                pairs = _on(report.device, self.resident()) if lacks_memory else self.resident()
+                idle = [other for other in pairs if not other.users]
                 if idle:
                     self._drop(idle[0])
             if not idle:
@@ -210,11 +213,6 @@ class PairStore:
             load.notes.append(f"{idle[0].request.name} was put out of memory to make room.")
             del idle
             release_memory()
-
-    def _in_the_way(self, report: Preflight) -> list[Load]:
-        """Pairs whose eviction helps: those on the same device if its memory is short, all if the budget is."""
-        lacks_memory = free_memory(report.device) < report.memory
-        return _on(report.device, self.resident()) if lacks_memory else self.resident()
 
     def _possible_memory(self, request: PairRequest, device: str) -> int:
         """Bytes for this pair if all idle pairs were evicted; what it takes already counts as free."""

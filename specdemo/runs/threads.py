@@ -82,19 +82,15 @@ def quickest_threads(pair: ModelPair) -> int:
 
 def _round_seconds(pair: ModelPair) -> float:
     """Of one autoregressive step and one round of a few drafted tokens after a short prompt; the better of two."""
-    target = EagerRunner(pair.target)
-    draft = None if pair.draft is None else EagerRunner(pair.draft)
-    ids = [0] * PROMPT
-    for runner in (target, draft):
-        if runner is not None:
-            runner.forward(ids, keep=0)
+    runners = [EagerRunner(model) for model in pair.models]
+    for runner in runners:
+        runner.forward([0] * PROMPT, keep=0)
+    target, *draft = runners
     seconds = []
     for _ in range(2):
         began = time.perf_counter()
-        target.forward([0])
-        for _ in range(DRAFTED):
-            if draft is not None:
-                draft.forward([0])
+        for runner in (target, *draft * DRAFTED):
+            runner.forward([0])
         target.forward([0] * (DRAFTED + 1), keep=DRAFTED + 1)
         seconds.append(time.perf_counter() - began)
     return min(seconds)

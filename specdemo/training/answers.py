@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from specdemo.runs.load import load_pair
 from specdemo.runs.single import run
 from specdemo.settings import Settings
 from specdemo.training.tasks.mixture import ASKED, Domain, held_out_tasks
-from specdemo.training.tasks.task import Answer, Grade, Task
+from specdemo.training.tasks.task import Answer, Grade, Side, Task
 from specdemo.training.tasks.tokenizer import BOS_ID, END_ID, prompt_text
 
 GAMMA, TOKENS = 4, 96
@@ -82,32 +83,20 @@ def generated(
     return [found[i] for i in range(len(prompts))]
 
 
-def check(
-    model: PreTrainedModel,
-    tokenizer: PreTrainedTokenizerBase,
-    domains: Mapping[str, Domain],
-    tasks: Mapping[str, Sequence[Task]],
-) -> dict[str, Checked]:
-    """Greedy answers and their grades to tasks, by domain."""
-    checked = {}
-    for name, some in tasks.items():
-        answers = []
-        for ids in generated(model, [prompt_ids(tokenizer, task) for task in some], domains[name].longest):
-            ended = ids[-1] == END_ID
-            answers.append(Answer(str(tokenizer.decode(ids[:-1] if ended else ids)), ended))
-        grades = [domains[name].grade(task, answer) for task, answer in zip(some, answers, strict=True)]
-        checked[name] = Checked(some, answers, grades)
-    return checked
-
-
 def check_held_out(
     model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, domains: Mapping[str, Domain], prompts: int
 ) -> dict[str, dict[str, Checked]]:
-    """Graded answers to so many held-out prompts of each domain, of unseen and of known words."""
-    sides: dict[str, dict[str, Checked]] = {}
-    for side in ("unseen", "known"):
-        tasks = {name: held_out_tasks(name, domains[name], prompts, side) for name in (*ASKED, "outside")}
-        sides[side] = check(model, tokenizer, domains, tasks)
+    """Graded greedy answers to so many held-out prompts of each domain, of unseen and of known words."""
+    both: tuple[Side, Side] = ("unseen", "known")
+    sides: dict[str, dict[str, Checked]] = {side: {} for side in both}
+    for side, name in product(both, (*ASKED, "outside")):
+        domain, answers = domains[name], []
+        tasks = held_out_tasks(name, domain, prompts, side)
+        for ids in generated(model, [prompt_ids(tokenizer, task) for task in tasks], domain.longest):
+            ended = ids[-1] == END_ID
+            answers.append(Answer(str(tokenizer.decode(ids[:-1] if ended else ids)), ended))
+        grades = [domain.grade(task, answer) for task, answer in zip(tasks, answers, strict=True)]
+        sides[side][name] = Checked(tasks, answers, grades)
     return sides
 
 

@@ -64,8 +64,6 @@ class Target(Shape):
         vocabulary, context: of the tokenizer, in tokens.
         sample_tasks: of each domain, that the tokenizer is trained on beside the corpus's words.
         window: tokens of one row; batch_tokens: of one step; part_tokens: of one forward pass of a step.
-        check_every: tokens between two checks on held-out prompts; check_prompts, loss_prompts: a domain in each,
-            for right answers and for the loss.
     """
 
     matrix_lr: PositiveFloat = 0.01
@@ -87,9 +85,6 @@ class Target(Shape):
     window: PositiveInt = 320
     batch_tokens: PositiveInt = 8192
     part_tokens: PositiveInt = 4096
-    check_every: PositiveInt = 5_000_000
-    check_prompts: PositiveInt = 20
-    loss_prompts: PositiveInt = 64
 
 
 class Lessons(Part):
@@ -175,8 +170,8 @@ class Recipe(Part):
 
 TINY = """
 target.phases=[[1,2048],[2,2048,100]] target.width=32 target.heads=2 target.feed_forward=64 target.vocabulary=400
-target.context=512 target.batch_tokens=640 target.part_tokens=320 target.warmup_steps=2 target.check_every=2048
-target.sample_tasks=20 target.check_prompts=2 target.loss_prompts=2
+target.context=512 target.batch_tokens=640 target.part_tokens=320 target.warmup_steps=2
+target.sample_tasks=20
 lessons.parts=1 lessons.texts=8 lessons.task_batches=2 lessons.task_rows=2 lessons.rows=4 lessons.window=160
 lessons.answer_tokens=24 lessons.longest_prompt=24 draft.tokens=1920 draft.width=32 draft.heads=2
 draft.feed_forward=64 draft.warmup_steps=2 head.tokens=1920 head.unrolled=3 head.warmup_steps=2

@@ -1,4 +1,4 @@
-"""Trains a target on the task stream, with checks of held-out answers on the way."""
+"""Trains a target on the task stream."""
 
 from __future__ import annotations
 
@@ -12,16 +12,11 @@ from torch import nn
 from torch.nn import functional
 from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 
-from specdemo.training.answers import check, table
 from specdemo.training.loop import Phase, Run, load_checkpoint, train
 from specdemo.training.models import build_model, grow, read_model, read_tokenizer
 from specdemo.training.recipe import Target
 from specdemo.training.start import start_copying
-from specdemo.training.tasks.mixture import held_out_tasks
 from specdemo.training.tasks.stream import TaskStream, task_mask
-
-CHECK_DRAWS = 1_000_000  # the checks on the way ask other held-out prompts than the check of the finished model
-
 
 Trained = tuple[LlamaForCausalLM, PreTrainedTokenizerFast]
 
@@ -53,11 +48,8 @@ def train_target(
     """
     part, seed = run.recipe.target, run.recipe.seed
     rows, together = (max(1, tokens // part.window) for tokens in (part.batch_tokens, part.part_tokens))
-    check_steps = max(1, part.check_every // (rows * part.window))
 
     def losses(phase: int, model: LlamaForCausalLM, step: int) -> Iterator[torch.Tensor]:
-        if step and step % check_steps == 0:
-            _report(_plain(model), stream, run)
         batch = stream.batch(phase * 10_000_000 + step, rows, part.window, part.phases[phase].longest)
         for ids, learned in zip(*(tensor.split(together) for tensor in batch), strict=True):
             yield _summed_loss(model, ids, learned, run) / int(batch[1].sum())
@@ -86,17 +78,11 @@ def train_target(
         for i, depth in enumerate(part.phases)
     ]
     trained, seconds = train("target", phases, part, run)
-    model = _plain(trained)
-    _report(model, stream, run)
-    return model, seconds
-
-
-def _plain(model: LlamaForCausalLM) -> LlamaForCausalLM:
-    """The same weights for use: without compiled code, with PyTorch's attention."""
-    copied = LlamaForCausalLM._from_config(copy.deepcopy(model.config), attn_implementation="sdpa")
-    copied.load_state_dict(model.state_dict())
-    nn.Module.to(copied, model.device)
-    return copied.eval()
+    # For use: without compiled code, with PyTorch's attention.
+    plain = LlamaForCausalLM._from_config(copy.deepcopy(trained.config), attn_implementation="sdpa")
+    plain.load_state_dict(trained.state_dict())
+    nn.Module.to(plain, trained.device)
+    return plain.eval(), seconds
 
 
 def _summed_loss(model: LlamaForCausalLM, ids: torch.Tensor, learned: torch.Tensor, run: Run) -> torch.Tensor:
@@ -106,17 +92,3 @@ def _summed_loss(model: LlamaForCausalLM, ids: torch.Tensor, learned: torch.Tens
         hidden = model.model(ids, attention_mask=task_mask(ids, run.dtype), use_cache=False).last_hidden_state
         logits = model.lm_head(hidden[:, :-1][learned])
     return functional.cross_entropy(logits.float(), ids[:, 1:][learned], reduction="sum")
-
-
-@torch.no_grad()
-def _report(model: LlamaForCausalLM, stream: TaskStream, run: Run) -> None:
-    """Held-out loss, and right answers of unseen words, of every domain that is trained, to the log."""
-    part, tasks = run.recipe.target, {}
-    for name in stream.shares:
-        most = max(part.check_prompts, part.loss_prompts)
-        drawn = held_out_tasks(name, stream.domains[name], most, start=CHECK_DRAWS)
-        tasks[name] = drawn[: part.check_prompts]
-        ids, learned = stream.one_each(drawn[: part.loss_prompts], part.window)
-        loss = _summed_loss(model, ids, learned, run) / max(1, int(learned.sum()))
-        run.log(f"held-out loss, {name}: {loss:.3f}")
-    run.log("right answers:\n" + table({"unseen": check(model, stream.tokenizer, stream.domains, tasks)}))

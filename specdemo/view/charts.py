@@ -16,8 +16,8 @@ from specdemo.analysis.advice import AdviceReport
 from specdemo.analysis.batch_sizes import LoadReport, SizeReport
 from specdemo.analysis.rows import Row
 from specdemo.analysis.sweep_report import SweepReport
+from specdemo.analysis.wording import counted
 from specdemo.view.assets import fill
-from specdemo.view.progress_text import counted
 
 HERO = "#7468ee"
 PLAIN = "#858593"

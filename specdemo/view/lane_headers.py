@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from specdemo.analysis.wording import claim
+from specdemo.analysis.wording import claim, counted
 from specdemo.drafters import DRAFTERS
 from specdemo.server_record import IN_TURN, LEVELS, ServerRecord
 from specdemo.servers.catalog import label_of, shares_machine
 from specdemo.settings import LLAMA_CPP, Settings
 from specdemo.trace import Trace
-from specdemo.view.progress_text import counted
 
 CLOCK = "client’s clock"
 """Times of such a lane are taken on this machine, when a piece of the answer arrives."""

@@ -11,6 +11,7 @@ from specdemo.analysis.advice import AdviceReport
 from specdemo.analysis.batch_sizes import LoadReport, SizeReport
 from specdemo.analysis.report import Report
 from specdemo.analysis.rows import Run
+from specdemo.analysis.wording import counted
 from specdemo.errors import LoadCancelled
 from specdemo.models.preflight import gigabytes
 from specdemo.models.progress import STOPPED, LoadStep
@@ -51,11 +52,6 @@ def duration(seconds: float) -> str:
     if seconds < 90:
         return f"{max(seconds, 1):.0f}\u00a0s"
     return f"{seconds / 60:.0f}\u00a0min" if seconds < 5400 else f"{seconds / 3600:.1f}\u00a0h"
-
-
-def counted(number: int, thing: str, things: str | None = None) -> str:
-    """``1 row``, ``2 rows``; ``things`` where it is not an s that is added."""
-    return f"{number:,} {thing if number == 1 else things or f'{thing}s'}"
 
 
 def measurement_progress(progress: Progress[Any]) -> str:

@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterable, Sequence
 from html import escape
 from typing import Any
 
-from specdemo.analysis.advice import AdviceReport, KindRow
+from specdemo.analysis.advice import AdviceReport
 from specdemo.analysis.batch_metrics import BatchMetrics
 from specdemo.analysis.batch_sizes import LoadReport, SizeReport
 from specdemo.analysis.report import Report
+from specdemo.analysis.rows import Row
 from specdemo.analysis.speedup import plain_of
 from specdemo.analysis.sweep_report import SweepReport
 from specdemo.metrics import Metrics
@@ -120,11 +121,6 @@ _COLUMNS: tuple[Column, ...] = (
         "positions computed only to fill up shorter rows / all positions computed",
         lambda r: number(r.padding, ".1%"),
     ),
-    (
-        "idle cache",
-        "KV cache slots read that held nothing of their row / all slots read",
-        lambda r: number(r.idle_slots, ".1%"),
-    ),
     ("overhead", "time outside model forwards", lambda r: number(r.other_share, ".1%")),
     ("memory", "largest peak of its runs", lambda r: NOTHING if r.memory is None else f"{r.memory / 1e9:.2f} GB"),
     ("runs", "each on one prompt", lambda r: number(r.runs, "d")),
@@ -134,16 +130,16 @@ _COLUMNS: tuple[Column, ...] = (
 COLUMNS = {column[0]: column for column in _COLUMNS}
 """Of a ``Row``, by name."""
 KIND_COLUMNS: tuple[Column, ...] = (
-    ("kind", "of the prompts", lambda r: r.kind),
+    ("kind", "of the prompts", lambda r: r.kind or ""),
     ("prompts", "of this kind that were decoded", lambda r: number(r.prompts, "d")),
-    ("fastest", "on the prompts of this kind", lambda r: r.method),
+    ("fastest", "on the prompts of this kind", lambda r: r.name),
     ("speed-up", "as in the table above, of these prompts", _speedup),
 )
 _SHOWN: dict[type[Report], str] = {
     SweepReport: "γ, speed-up, predicted, τ/(γc+v), tokens/s, plain tokens/s, accepted, τ, c, v(γ), o, rounds",
     AdviceReport: "method, speed-up, tokens/s, accepted, τ, c, v(γ), memory, runs, seconds, verdict",
     LoadReport: "users, method, speed-up, tokens/s of all, of one, TTFT, accepted, τ",
-    SizeReport: "rows, speed-up, plain tokens/s, tokens/s, accepted, τ, padding, idle cache, overhead",
+    SizeReport: "rows, speed-up, plain tokens/s, tokens/s, accepted, τ, padding, overhead",
 }
 SHOWN = {kind: names.split(", ") for kind, names in _SHOWN.items()}
 """The names of a report's columns, by its kind."""
@@ -164,11 +160,11 @@ def kind_tables(report: AdviceReport) -> list[tuple[Sequence[Column], Sequence[A
     """The best for each kind of prompt, and τ and speed-up of each method on each; none of one kind."""
     if not report.by_kind:
         return []
-    methods: dict[str, dict[str, KindRow]] = {}
+    methods: dict[str, dict[str | None, Row]] = {}
     for row in report.matrix:
-        methods.setdefault(row.method, {})[row.kind] = row
+        methods.setdefault(row.name, {})[row.kind] = row
 
-    def cell(kind: str) -> Read:
+    def cell(kind: str | None) -> Read:
         return lambda line: (
             f"{number(row.mean_acceptance_length, '.2f')} · {row.speedup:.2f}×"
             if (row := line[1].get(kind))
@@ -274,13 +270,14 @@ BATCH_FIGURES: tuple[Column, ...] = (
     ("tokens/s of a row", "its own tokens over its own time, slowest to fastest row", _row_rates),
     ("time", "the clock at the end of the last row, which all rows share", _number("seconds", ".2f", "\u202fs")),
     ("TTFT", "time to the first tokens: the prefill of all rows", _number("ttft", ".3f", "\u202fs")),
-    *columns(["rounds", "accepted", "τ"]),
+    ("rounds", "forwards of the target after the prefill", _number("forwards", ",d")),
+    *columns(["accepted", "τ"]),
     (
         "rows in a round",
         "rows that took part, on average; the batch shrinks as rows end",
         _number("mean_rows", ".1f"),
     ),
-    *columns(["padding", "idle cache", "overhead"]),
+    *columns(["padding", "overhead"]),
 )
 """Of a ``BatchMetrics``."""
 

@@ -8,18 +8,24 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import torch
 from corpus_files import write_corpus
+from tape import Taped
 from toys import endless_pair
 
 from specdemo.bench import __main__ as by_domain
 from specdemo.bench import copying, sizes
 from specdemo.bench.contenders import Sample, assisted_generate, compared, generate
 from specdemo.bench.harness import columns, interleaved, run_bench
-from specdemo.bench.random_models import SHAPES
+from specdemo.bench.random_models import SHAPES, random_pair
+from specdemo.decoding.engines import graph_capture, graph_pool
 from specdemo.errors import SettingsError, SpecDemoError
 from specdemo.models.pair import ModelPair
 
 DRAFTERS = {"model", "prompt_lookup", "suffix", "early_exit", "suffix,model", "model, p_min"}
+
+SMALL = {"dtypes": ["float32"], "threads": [1], "rows": [1, 6], "gamma": 5, "context": 8, "tokens": 8}
+ON_CPU = {"device": "cpu", "engines": ["auto"], "repeats": 2, **SMALL}
 
 
 @pytest.fixture
@@ -148,10 +154,9 @@ def test_a_bench_tells_what_is_wrong_in_a_line(
 def test_sizes_compares_the_same_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(SHAPES, "tiny", (8, 128, 2, 1, 128, 256, 1000, True))
     monkeypatch.setattr("specdemo.models.packing.LEAST_PARAMETERS", 1)
-    fields = {"dtypes": ["float32"], "threads": [1], "rows": [1, 6], "gamma": 5, "context": 8, "tokens": 8}
     with pytest.raises(SpecDemoError, match=r"no 0\.1B; choose from"):
         sizes.measure(Namespace(sizes=["0.1B"]))
-    found = sizes.measure(Namespace(sizes=["tiny"], repeats=2, **fields))
+    found = sizes.measure(Namespace(sizes=["tiny"], **ON_CPU))
     (row,) = found["rows"]
     assert {name: of["engine"] for name, of in row["weights"].items()} == {
         "as torch has it": "direct",
@@ -163,11 +168,36 @@ def test_sizes_compares_the_same_tokens(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_sizes_tells_what_states_cost(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(SHAPES, "hybrid", (8, 64, 2, 1, 32, 64, 140, True))
-    fields = {"dtypes": ["float32"], "threads": [1], "rows": [1, 6], "gamma": 5, "context": 8, "tokens": 8}
-    found = sizes.measure(Namespace(sizes=["hybrid"], repeats=2, **fields))
+    found = sizes.measure(Namespace(sizes=["hybrid"], **ON_CPU))
     (row,) = found["rows"]
     assert row["identical"]
     assert 0 < row["states"]["put back"] < row["states"]["step"]
     head, _, costs = sizes.table(found).splitlines()[-3:]
     assert "copied" in head
     assert "ms" in costs
+
+
+def test_graphs_are_compared_with_eager_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a CPU by taped graphs, see test_graphs.py; what graphs could not run names another engine."""
+    monkeypatch.setattr(graph_capture, "capture_on", lambda device: Taped())
+    monkeypatch.setattr(graph_capture, "can_capture", lambda device: True)
+    monkeypatch.setattr(graph_pool, "_of_models", type(graph_pool._of_models)())
+    monkeypatch.setitem(SHAPES, "tiny", (6, 32, 4, 2, 8, 48, 140, False))
+    found = sizes.measure(Namespace(sizes=["tiny"], device="cpu", engines=["graphs", "eager"], repeats=2, **SMALL))
+    (row,) = found["rows"]
+    assert (row["engine"], row["identical"], {*row["over_engines"]}) == ("graphs", True, {"eager"})
+    assert "over eager" in sizes.table(found)
+    if not torch.cuda.is_available():
+        with pytest.raises(SpecDemoError, match="torch finds no GPU"):
+            sizes.measure(Namespace(sizes=["tiny"], device="cuda", engines=["graphs"], repeats=2, **SMALL))
+
+
+def test_the_draft_is_the_targets_first_layers_in_memory_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guards an honest cost: weights that both models read would be in the cache for the second."""
+    monkeypatch.setitem(SHAPES, "tiny", (6, 32, 4, 2, 8, 48, 140, False))
+    pair = random_pair("tiny", torch.float32)
+    theirs = dict(pair.target.named_parameters())
+    for name, weight in pair.draft.named_parameters():
+        assert torch.equal(weight, theirs[name])
+        assert weight.data_ptr() != theirs[name].data_ptr()
+    assert (len(pair.draft.model.layers), len(pair.target.model.layers)) == (2, 6)

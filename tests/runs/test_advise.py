@@ -182,15 +182,15 @@ def test_the_recommendation_names_the_rival_and_its_certainty() -> None:
     assert f"{found.best.speedup:.2f}× [{low:.2f}, {high:.2f}]" in found.recommendation
     assert made_up({MODEL: (3, 0.4, 1.2)}, prompts=2).best.interval is None
     mixed = made_up(GOOD, kinds=("code", "chat") * 4)
-    kinds, every = mixed.by_kind, {(row.method, row.kind): row for row in mixed.matrix}
+    kinds, every = mixed.by_kind, {(row.name, row.kind): row for row in mixed.matrix}
     assert len(every) == len(mixed.matrix) == 2 * (len(mixed.rows) - 1), "all that drafts, on both kinds"
     for row in kinds:
-        assert every[row.method, row.kind] == row
+        assert every[row.name, row.kind] == row
         assert row.mean_acceptance_length == found.best.mean_acceptance_length
     assert made_up(GOOD).matrix == ()
     table = report_table(mixed)
     assert f">{kinds[0].mean_acceptance_length:.2f} · {kinds[0].speedup:.2f}×<" in table
-    assert [(row.kind, row.prompts, row.method) for row in kinds] == [
+    assert [(row.kind, row.prompts, row.name) for row in kinds] == [
         ("code", 4, "draft model, γ 4"),
         ("chat", 4, "draft model, γ 4"),
     ]

@@ -7,7 +7,7 @@ import io
 import json
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -168,14 +168,14 @@ def test_json_and_csv_say_the_same(report: SweepReport) -> None:
     """What is saved must be enough to check the figures: rows again from the runs' counts."""
     record = json.loads(report.to_json())
     lines = list(csv.DictReader(io.StringIO(report.to_csv())))
-    assert record["schema"] == 2
+    assert record["schema"] == 3
     assert record["best_gamma"] == report.best_gamma
     assert record["settings"]["max_new_tokens"] == 20
     for row, shown, saved, line in zip(report.rows, report.shown, record["rows"], lines, strict=True):
-        assert saved == asdict(shown)
+        assert saved == shown.as_dict()
         assert float(line["speedup"]) == row.speedup
         assert line["accepted_histogram"] == " ".join(map(str, row.accepted_histogram))
-        assert (line["schema"], line["pair"], line["drafter"]) == ("2", "in memory", "model")
+        assert (line["schema"], line["pair"], line["drafter"]) == ("3", "in memory", "model")
     assert [Run.from_dict(each).steps for each in record["runs"]] == [run.steps for run in report.runs]
 
 
@@ -243,9 +243,9 @@ def test_repeats_of_sampled_runs_draw_different_texts() -> None:
         ({"budget_seconds": 0}, "budget_seconds: must be a number above 0"),
         ({"methods": ["guess"]}, "methods: 'guess' is not known; choose from model"),
         ({"methods": [["model"]]}, "methods: give a list"),
-        ({"kinds": ["a", "b\nc"]}, "kinds: one has several lines"),
+        ({"kinds": ["a", "b\nc"]}, "kinds: give a text of one line for each"),
         ({"methods": None, "settings": Settings(exit_layer=99)}, "exit_layer: must be below the target's"),
-        ({"kinds": ["code"]}, "kinds: give a text for each of the 2 prompts"),
+        ({"kinds": ["code"]}, "kinds: give a text of one line for each of the 2 prompts"),
         ({"kinds": [], "settings": Settings(strategy="assisted")}, "the advisor drafts by itself"),
     ],
 )

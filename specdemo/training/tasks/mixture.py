@@ -44,17 +44,13 @@ def domains(folder: Path) -> dict[str, Domain]:
     Raises:
         SystemExit: a file is not in the folder.
     """
+    tables = [(data.convert, 9, 9), (data.simple, 3, 4), (data.edit_json, 5, 10), (data.query, 4, 4)]
+    sums = [(arithmetic.word_problem, 12, 12), (arithmetic.worked_sum, 10, 10), (arithmetic.equations, 0, 8)]
     every = {
         "chat": (100, chat.grade, [(chat.dialogue, 1, 1)]),
         "stories": (300, stories.grade, [(stories.story, 1, 1)]),
-        "data": (
-            *(300, data.grade),
-            [(data.convert, 9, 9), (data.simple, 3, 4), (data.edit_json, 5, 10), (data.query, 4, 4)],
-        ),
-        "arithmetic": (
-            *(200, arithmetic.grade),
-            [(arithmetic.word_problem, 12, 12), (arithmetic.worked_sum, 10, 10), (arithmetic.equations, 0, 8)],
-        ),
+        "data": (300, data.grade, tables),
+        "arithmetic": (200, arithmetic.grade, sums),
         "code": (160, code.grade, [(code.function, 1, 1)]),
         "edit": (250, same_text, [(edit.edit, 3, 3), (edit.relist, 1, 1)]),
         "outside": (80, same_text, [(chat.outside, 1, 1)]),
@@ -68,14 +64,14 @@ ASKED = ("chat", "stories", "data", "arithmetic", "code", "edit")
 """The domains that people are told of; the others are practice, and what the model cannot answer."""
 
 
-def held_out_tasks(name: str, domain: Domain, count: int, side: Side = "unseen", start: int = 0) -> list[Task]:
-    """Held-out tasks of different prompts, always the same; ``start`` leaves out the first so many draws.
+def held_out_tasks(name: str, domain: Domain, count: int, side: Side = "unseen") -> list[Task]:
+    """Held-out tasks of different prompts, always the same.
 
     Raises:
         SystemExit: the domain has fewer.
     """
     found: dict[str, Task] = {}
-    for index in range(start, start + 100 * count):
+    for index in range(100 * count):
         task = domain.task(f"ask {name} {index}", side)
         found.setdefault(task.prompt, task)
         if len(found) == count:

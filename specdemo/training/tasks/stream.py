@@ -43,7 +43,11 @@ class TaskStream:
                 if len(row) + len(ids) <= window:
                     row.extend(ids)
                     break
-        return _filled_up(packed, window)
+        filled = torch.tensor([text + [BOS_ID] * (window - len(text)) for text in packed])
+        # An answer goes from the token after its beginning to its end token.
+        answers = ((filled == ASSISTANT_ID).cumsum(1) > (filled == END_ID).cumsum(1)).roll(1, dims=1)
+        answers[:, 0] = False
+        return filled, answers
 
     def documents(self, step: int, tokens: int, longest: int) -> list[tuple[str, list[int]]]:
         """(domain, ids) of at least so many tokens, always of the domain that lacks most of its share."""
@@ -59,10 +63,6 @@ class TaskStream:
             taken[name] += len(ids) if fits else 1  # so that a domain of long tasks does not hold up the others
         return made
 
-    def one_each(self, tasks: list[Task], window: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """One task in each window, for held-out loss."""
-        return _filled_up([self._ids(task)[:window] for task in tasks], window)
-
     def _ids(self, task: Task) -> list[int]:
         return self.tokenizer.backend_tokenizer.encode(document(task), add_special_tokens=False).ids
 
@@ -71,11 +71,3 @@ def task_mask(ids: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     """(B, 1, n, n) to be added to attention's scores: a token sees those before it of its own task."""
     task = (ids == BOS_ID).cumsum(1)
     return torch.where((task[:, None] == task[..., None]).tril(), 0.0, -torch.inf).to(dtype)[:, None]
-
-
-def _filled_up(texts: list[list[int]], window: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """An answer goes from the token after its beginning to its end token."""
-    ids = torch.tensor([text + [BOS_ID] * (window - len(text)) for text in texts])
-    answers = ((ids == ASSISTANT_ID).cumsum(1) > (ids == END_ID).cumsum(1)).roll(1, dims=1)
-    answers[:, 0] = False
-    return ids, answers

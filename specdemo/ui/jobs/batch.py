@@ -13,6 +13,7 @@ from threading import Event
 from specdemo.analysis.batch_metrics import measure_batch
 from specdemo.analysis.diagnosis import explain_batch
 from specdemo.analysis.disturbance import disturbance
+from specdemo.analysis.wording import counted
 from specdemo.losslessness.compare import compare
 from specdemo.models.pair import ModelPair
 from specdemo.rounds import Round
@@ -24,7 +25,6 @@ from specdemo.ui.jobs.job import Job, JobState, LaneRequest, Work
 from specdemo.ui.jobs.worker import gathered, in_thread, reason_of
 from specdemo.view.headline import GRAVITY
 from specdemo.view.lane_headers import lane_headers
-from specdemo.view.progress_text import counted
 from specdemo.view.race_value import RaceView
 from specdemo.view.tables import BATCH_FIGURES, rows_of
 
@@ -105,7 +105,7 @@ class BatchJob(Job):
         if plain.tokens_per_second and drafted.tokens_per_second and steady:
             view.headline = {"ratio": drafted.tokens_per_second / plain.tokens_per_second}
         view.verdict, view.why = _verdict(*batches), explain_batch(plain, drafted)
-        tokens = [counted(f.emitted + f.rows, "token") for f in figures]
+        tokens = [counted((f.emitted or 0) + f.rows, "token") for f in figures]
         rows = f"{counted(self.rows, 'row')}{self.prompts_text}"
         return "done", f"Done: {rows}, {tokens[0]} plain and {tokens[1]} drafted."
 

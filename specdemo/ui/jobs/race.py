@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from threading import Event
 from typing import Any
 
+from specdemo.analysis.wording import counted
 from specdemo.machine import hardware
 from specdemo.models.pair import ModelPair
 from specdemo.models.request import PairRequest
@@ -23,7 +24,6 @@ from specdemo.ui.jobs.job import Job, JobState, LaneRequest, Work
 from specdemo.ui.jobs.limits import check_lanes, check_prompts, check_runs
 from specdemo.ui.jobs.worker import gathered, in_thread, reason_of
 from specdemo.view.lane_headers import lane_headers
-from specdemo.view.progress_text import counted
 from specdemo.view.race_value import RaceView, question
 
 STOPPED = "Stopped. Press Run to start again."

@@ -13,6 +13,7 @@ from typing import Any
 
 import gradio as gr
 
+from specdemo.analysis.wording import counted
 from specdemo.drafters import DRAFTERS
 from specdemo.errors import PromptError, SettingsError, SpecDemoError
 from specdemo.losslessness.certify import PROMPT
@@ -28,7 +29,7 @@ from specdemo.ui.panel.controls import UNQUEUED, UNSEEN, Controls
 from specdemo.ui.panel.first_pair import expected
 from specdemo.ui.state.request import PanelRequest, whole
 from specdemo.ui.state.state import DOMAINS, OWN, PANEL, TABS, Batch, Losslessness, Sweep, in_page_words
-from specdemo.view.progress_text import counted, duration
+from specdemo.view.progress_text import duration
 
 REFUSED = JobState("error", "This did not begin: the page’s lower edge says why.")
 Updates = dict[Any, Any]
