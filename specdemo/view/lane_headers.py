@@ -45,9 +45,9 @@ def lane_headers(
             served = "server" in header
             header["weights"] = "the server’s weights" if served else f"{weights or 'unquantised'} weights"
             header["detail"] += "" if served else f", {header['weights']}"
-    names = _distinct(*([header[part] for header in headers] for part in ("title", "detail")))
-    for header, name in zip(headers, names, strict=True):
-        header["title"] = name
+    titles = _distinct(*([header[part] for header in headers] for part in ("title", "detail")))
+    for header, title in zip(headers, titles, strict=True):
+        header["title"] = title
     _add_claims(headers, lanes)
     return headers
 
