@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from apps import launched
 from browsing import RUN_MS, drivable, wait_until_read
-from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, ViewportSize, expect, sync_playwright
 
 from specdemo.rounds import Round
 from specdemo.runs.race import Race, race
@@ -73,18 +73,24 @@ def context(browser: Browser) -> Iterator[BrowserContext]:
 
 @pytest.fixture
 def blank_page(browser: Browser, context: BrowserContext) -> Iterator[Callable[..., Page]]:
-    """Gives empty pages, without cookies or anything stored; a script error in one fails the test."""
+    """Gives empty pages, without cookies or anything stored; a script error in one fails the test.
+
+    Only a device that a page cannot become, such as a phone, takes a context of its own, which loads slowly.
+    """
     context.clear_cookies()
     made: list[Page | BrowserContext] = []
     problems: list[str] = []
 
-    def make(**screen: object) -> Page:
-        if screen:
-            made.append(browser.new_context(**screen))
+    def make(viewport: ViewportSize | None = None, media: dict[str, Any] | None = None, **device: Any) -> Page:
+        if device:
+            made.append(browser.new_context(viewport=viewport, **device))
             page = made[-1].new_page()
         else:
             page = context.new_page()
             made.append(page)
+            if viewport:
+                page.set_viewport_size(viewport)
+        page.emulate_media(**media or {})
         watch(page, problems)
         page.add_init_script(FORGET)
         return page
@@ -114,15 +120,27 @@ def page(open_page: Callable[..., Page]) -> Page:
     return open_page()
 
 
-@pytest.fixture
-def offline(browser: Browser) -> Iterator[Callable[[Path], Page]]:
-    """Opens a file from disk with the network off; an error message or any request fails the test too."""
+@pytest.fixture(scope="session")
+def disconnected(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrowserContext]:
+    """The context of all files from disk, with the network off; an empty file stays open as in ``context``."""
     context = browser.new_context(viewport={"width": 1280, "height": 900})
     context.set_offline(True)
+    (first := tmp_path_factory.mktemp("empty") / "empty.html").touch()
+    context.new_page().goto(first.as_uri())
+    yield context
+    context.close()
+
+
+@pytest.fixture
+def offline(disconnected: BrowserContext) -> Iterator[Callable[[Path], Page]]:
+    """Opens a file from disk with the network off; an error message or any request fails the test too."""
+    opened: list[Page] = []
     problems: list[str] = []
 
     def open_file(path: Path) -> Page:
-        page = context.new_page()
+        page = disconnected.new_page()
+        page.add_init_script("if (location.protocol === 'file:') localStorage.clear();")
+        opened.append(page)
         watch(page, problems)
         page.on("console", lambda m: problems.append(m.text) if m.type == "error" else None)
         page.on("request", lambda r: None if r.url.startswith(("file:", "data:")) else problems.append(r.url))
@@ -130,7 +148,8 @@ def offline(browser: Browser) -> Iterator[Callable[[Path], Page]]:
         return page
 
     yield open_file
-    context.close()
+    for page in opened:
+        page.close()
     assert problems == []
 
 

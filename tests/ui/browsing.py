@@ -5,9 +5,10 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from playwright.sync_api import Locator, Page, TimeoutError, expect
+from playwright.sync_api import Locator, Page, TimeoutError
 
 RUN_MS = 60_000
+LOOK_MS = 50
 
 
 def wait_until_read(page: Page) -> None:
@@ -43,7 +44,15 @@ def fill(field: Locator, value: float | str) -> None:
 
 
 def wait_for_phase(page: Page, phase: str) -> None:
-    expect(page.locator(".specdemo-race")).to_have_attribute("data-phase", phase)
+    """Until a race is in that phase. Playwright's ``expect`` would look for it but once a second in the end."""
+    here = "(phase) => document.querySelector('.specdemo-race')?.dataset.phase === phase"
+    page.wait_for_function(here, arg=phase, polling=LOOK_MS, timeout=RUN_MS)
+
+
+def wait_until_free(page: Page, button: str = "run") -> None:
+    """Until a button can be pressed."""
+    free = "(id) => document.getElementById(id)?.disabled === false"
+    page.wait_for_function(free, arg=button, polling=LOOK_MS, timeout=RUN_MS)
 
 
 def wait_for_tokens(page: Page, lane: int, count: int) -> None:
@@ -58,7 +67,7 @@ def press_run_and_wait(page: Page, phase: str = "done", *, tokens: int | None = 
         set_length(page, tokens)
     page.locator("#run").click()
     wait_for_phase(page, phase)
-    expect(page.locator("#run")).to_be_enabled(timeout=RUN_MS)
+    wait_until_free(page)
 
 
 def choose(page: Page, field: str, option: str) -> None:

@@ -9,7 +9,7 @@ from math import inf
 from pathlib import Path
 
 import pytest
-from browsing import RUN_MS, choose, download, fill_numbers, open_more, set_length
+from browsing import LOOK_MS, RUN_MS, choose, download, fill_numbers, open_more, set_length, wait_until_free
 from playwright.sync_api import Locator, Page, expect
 
 from specdemo import Certificate
@@ -37,8 +37,9 @@ def fill(page: Page, tab: str, tokens: int | None = None, **numbers: float) -> N
 
 def ended(page: Page, tab: str, phase: str) -> str:
     """The line under the tab's buttons once its job has ended so."""
-    expect(page.locator(f"#{tab}-status .job-state")).to_have_attribute("data-phase", phase)
-    expect(page.locator(f"#{tab}-run")).to_be_enabled()
+    over = "([tab, phase]) => document.querySelector(`#${tab}-status .job-state`)?.dataset.phase === phase"
+    page.wait_for_function(over, arg=[tab, phase], polling=LOOK_MS, timeout=RUN_MS)
+    wait_until_free(page, f"{tab}-run")
     return page.locator(f"#{tab}-status .job-state").inner_text()
 
 
@@ -237,8 +238,12 @@ def result(page: Page, phase: str) -> Locator:
     return view
 
 
-def test_naive_is_rejected_live(tab: Page) -> None:
-    """The tab's reason to be; guards evidence, statement, bars and the file, while it runs and after."""
+def test_naive_is_rejected_live(tab: Page, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tab's reason to be; guards evidence, statement, bars and the file, while it runs and after.
+
+    What the test itself can tell is shown in tests/losslessness; here it is content with less evidence.
+    """
+    monkeypatch.setattr("specdemo.ui.jobs.losslessness.ERROR_RATE", 0.05)
     first = tab.locator("#losslessness-view")
     for part in ("Example", "Checked: naive · lossy", "Differs", "reached, 1,000 needed"):
         expect(first).to_contain_text(part)

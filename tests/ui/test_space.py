@@ -13,17 +13,19 @@ from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import httpx
+import psutil
 import pytest
 import yaml
 from apps import free_port, wait_for_page
 from huggingface_hub import SpaceHardware
-from tab import Tab, tokens_of
+from tab import Tab, tokens_of, under_way
 
 import specdemo
 from specdemo.cli.main import main
 from specdemo.cli.space import LARGEST, ROOT
 
 TOKEN = "hf_aTokenThatNobodyMayEverSee"
+QUIT_SECONDS = 20
 PROMPT = "Book a table for two near the harbour."
 
 # https://huggingface.co/docs/hub/spaces-config-reference
@@ -145,8 +147,10 @@ CLOSED_LOOPS = re.compile(
 
 
 @pytest.fixture(scope="module")
-def space(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
-    """The running Space: its address, and what it wrote so far."""
+def space(
+    folder: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[str, Path, subprocess.Popen[str]]]:
+    """The running Space: its address, what it wrote so far, and its program."""
     home, port = tmp_path_factory.mktemp("home"), free_port()
     environment, log = space_environment(port, home), home / "log"
     where = [sys.executable, "-c", "import importlib.util as u; print(u.find_spec('specdemo').origin)"]
@@ -162,15 +166,15 @@ def space(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tu
             text=True,
         )
     try:
-        yield wait_for_page(app, port), log
+        yield wait_for_page(app, port), log, app
     finally:
         app.kill()
         app.wait()
 
 
-def test_a_run_on_the_builtin_pair_finishes_in_a_space(space: tuple[str, Path]) -> None:
+def test_a_run_on_the_builtin_pair_finishes_in_a_space(space: tuple[str, Path, subprocess.Popen[str]]) -> None:
     """The whole way with the Space's variables, a clean environment and the folder as the only source."""
-    url, log = space
+    url, log, _ = space
     with Tab(url) as tab:
         *_, view = tab.run(prompt=PROMPT, max__tokens=24, ignore__eos=True, lane2__gamma=4)
         view = tab.whole(view)
@@ -180,9 +184,9 @@ def test_a_run_on_the_builtin_pair_finishes_in_a_space(space: tuple[str, Path]) 
     assert "Traceback" not in re.sub(CLOSED_LOOPS, "", log.read_text())
 
 
-def test_a_space_is_public_and_never_shows_its_token(space: tuple[str, Path]) -> None:
+def test_a_space_is_public_and_never_shows_its_token(space: tuple[str, Path, subprocess.Popen[str]]) -> None:
     """Guards against strangers that make it download what they like, and HF_TOKEN in page, messages and log."""
-    url, log = space
+    url, log, _ = space
     tab = Tab(url)
     config = httpx.get(f"{url}/config", timeout=30).json()
     [pairs] = [c["props"]["choices"] for c in config["components"] if c["props"].get("elem_id") == "pair"]
@@ -195,3 +199,15 @@ def test_a_space_is_public_and_never_shows_its_token(space: tuple[str, Path]) ->
     for name in ("", "/config", "/gradio_api/info"):
         assert TOKEN not in httpx.get(url + name, timeout=30).text
     assert TOKEN not in card + log.read_text()
+
+
+def test_a_space_ends_cleanly_in_the_middle_of_a_run(space: tuple[str, Path, subprocess.Popen[str]]) -> None:
+    """By the signal by which Spaces and containers stop a program; a long run must not hold it up."""
+    url, log, app = space
+    with Tab(url) as tab:
+        assert any(under_way(view) for view in tab.run(prompt=PROMPT, max__tokens=1000, ignore__eos=True))
+        children = psutil.Process(app.pid).children(recursive=True)
+        app.terminate()
+        assert app.wait(QUIT_SECONDS) == 0, log.read_text()
+    assert "Traceback" not in re.sub(CLOSED_LOOPS, "", log.read_text())
+    assert psutil.wait_procs(children, timeout=5)[1] == []
