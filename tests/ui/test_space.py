@@ -205,7 +205,7 @@ def test_a_space_ends_cleanly_in_the_middle_of_a_run(space: tuple[str, Path, sub
     """By the signal by which Spaces and containers stop a program; a long run must not hold it up."""
     url, log, app = space
     with Tab(url) as tab:
-        assert any(under_way(view) for view in tab.run(prompt=PROMPT, max__tokens=1000, ignore__eos=True))
+        assert any(under_way(view) for view in tab.run(prompt=PROMPT, max__tokens=256, ignore__eos=True))
         children = psutil.Process(app.pid).children(recursive=True)
         app.terminate()
         assert app.wait(QUIT_SECONDS) == 0, log.read_text()
