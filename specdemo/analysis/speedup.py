@@ -174,7 +174,8 @@ def interval(
 
     Batch means (Schmeiser, Operations Research 30, 1982): both lanes' clocks are cut into the same stretches.
     Lanes on their own clocks take turns, so a stretch of both is the same time on the machine, and what slowed
-    both cancels; the spread is that of the logarithms of the ratios.
+    both cancels. The variance of the ratio is that of its linear part (Cochran, Sampling Techniques, 1977,
+    section 6.3).
 
     Args:
         speedup: the ratio itself.
@@ -185,10 +186,15 @@ def interval(
     if stretches < LEAST_STRETCHES:
         return None
     width = fsum(r.seconds for r in shorter) / stretches
-    slow, fast = (_slowness(rounds, width) for rounds in (plain, drafted))
-    # Of the longer lane the stretches behind the other's end are left out: they pair with none.
-    ratios = [log(one / other) for one, other in zip(slow, fast, strict=False)]
-    half = student_95(len(ratios) - 1) * stdev(ratios) / sqrt(len(ratios))
+    pace = [_slowness(rounds, width) for rounds in (plain, drafted)]
+    longest = max(map(len, pace))
+    parts = [0.0] * longest
+    for sign, values in zip((1, -1), pace, strict=True):
+        mean = fmean(values)
+        for place, value in enumerate(values):
+            parts[place] += sign * (value / mean - 1) / len(values)
+    spread = sqrt(longest / (longest - 1) * fsum(part * part for part in parts))
+    half = student_95(stretches - 1) * spread
     return speedup * exp(-half), speedup * exp(half)
 
 
