@@ -73,7 +73,7 @@ def test_a_pair_from_the_hub_is_checked_downloaded_stopped_resumed_and_run(page:
     expect(page.locator(".pair-card")).to_contain_text("Loading was stopped")
     hub.await_silence()  # else the run would join the load before it has ended
     hub.behave("org/big")
-    press_run_and_wait(page, tokens=12)
+    press_run_and_wait(page, tokens=24)
     assert any(path.endswith("/model.safetensors") and went_on for _, path, went_on in hub.requests)
     expect(page.locator("[data-role=verdict]")).to_have_attribute("data-kind", "identical")
     assert "In memory" in card(page, "ready")
@@ -125,7 +125,7 @@ def test_a_quantised_target_races_its_unquantised_baseline(page: Page) -> None:
     expect(page.locator(".pair-card")).to_contain_text(re.compile(r"int8 · \d+ MB, \d+\s?% saved"))
     page.locator("#add-lane").click()
     choose(page, "lane3-method", "Plain: unquantised target")
-    press_run_and_wait(page, tokens=12)
+    press_run_and_wait(page, tokens=24)
     expect(page.locator("[data-lane='2']")).to_contain_text("unquantised weights")
     expect(page.locator("[data-role=verdict]")).to_have_attribute("data-kind", re.compile("identical|tie"))
     expect(page.locator("[data-role=why]")).to_contain_text(re.compile(r"int8 weights (make|leave) the target"))
