@@ -8,6 +8,7 @@ from specdemo.analysis.batch_metrics import BatchMetrics
 from specdemo.analysis.disturbance import BUSY, FEWEST, QUIETER, SAME_ROWS, disturbance
 from specdemo.analysis.reasons import gather, sentence, unhealthy
 from specdemo.analysis.speedup import is_plain, place_of, plain_of, speedup_of
+from specdemo.analysis.wording import factor
 from specdemo.server_record import IN_TURN
 from specdemo.trace import Trace
 
@@ -15,7 +16,9 @@ TOO_FEW = "too little was decoded to say why."
 
 
 def explain_race(traces: Sequence[Trace], titles: Sequence[str] | None = None) -> str | None:
-    """Why each lane was fast or slow against plain decoding, a line each; None where no lane drafts.
+    """Why each lane was fast or slow against plain decoding, and what quantised weights cost or gave: a line each.
+
+    None where no lane drafts, and nothing is to be said of weights.
 
     A lane is judged against a plain one of the same weights in the same place, which its line names, since others
     are another model, or another machine. Only such a lane's steps are what c, v and a prediction count in.
@@ -35,7 +38,7 @@ def explain_race(traces: Sequence[Trace], titles: Sequence[str] | None = None) -
         else f"{line[0].upper()}{line[1:]}"
         for line, numbers in lines.items()
     ]
-    return "\n".join(said) or None
+    return "\n".join(filter(None, [*said, explain_quantization(traces)])) or None
 
 
 def explain(baseline: Trace, lane: Trace, name: str = "plain") -> str:
@@ -69,6 +72,23 @@ def _name(traces: Sequence[Trace], baseline: Trace) -> str:
     weights = f"{baseline.quantization or 'unquantised'} " if len({t.quantization for t in plain}) > 1 else ""
     where = f" on {baseline.server.name}" if baseline.server and len(set(map(place_of, plain))) > 1 else ""
     return f"{weights}plain{where}"
+
+
+def explain_quantization(traces: Sequence[Trace]) -> str | None:
+    """How quantised weights change a target step, where the race has both; None where it has not."""
+    plain = [(t.quantization, t.metrics().tokens_per_second) for t in traces if is_plain(t) and t.server is None]
+    before = next((speed for weights, speed in plain if weights is None and speed), None)
+    name, after = next(((weights, speed) for weights, speed in plain if weights and speed), (None, None))
+    if before is None or after is None:
+        return None
+    pace = after / before
+    figures = f"({after:.1f} against {before:.1f} tokens/s without drafting)"
+    weights = f"{name} weights"
+    if 0.97 <= pace <= 1.03:
+        return f"{weights} leave the target as fast as it was {figures}."
+    if pace > 1:
+        return f"{weights} make the target {factor(pace)} as fast here {figures}."
+    return f"{weights} make the target {factor(1 / pace)} slower here {figures}: they save memory, not time."
 
 
 def explain_batch(plain: BatchMetrics, drafted: BatchMetrics) -> str | None:
