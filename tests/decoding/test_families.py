@@ -31,7 +31,7 @@ UNTRUE_STATES = "deepseek_v4 falcon_mamba jamba mamba minimax recurrent_gemma xl
 REFUSED = {
     "has no KV cache": (WAYS, "openai-gpt reformer rwkv xlm xlnet"),
     "is no single stack of layers": (WAYS, "blt"),
-    "keeps states in it": (("early exit",), WITH_STATES + UNTRUE_STATES),
+    "keeps states there": (("early exit",), WITH_STATES + UNTRUE_STATES),
     "cannot decode with a KV cache": (CHAINS, UNTRUE_STATES + "cpmant prophetnet"),
     "reads no draft trees": (
         ("tree",),

@@ -71,9 +71,7 @@ def test_a_servers_speed_is_explained_from_acceptance_and_the_clock(
 
 
 def test_a_lane_elsewhere_is_not_compared_with_one_here() -> None:
-    """Guards against crediting speculation with a faster machine, or blaming it for a slow network."""
-    slow = [served(PLAIN, 61, 6.1), served(DRAFTED, 61, 3.1, COUNTS, network_seconds=0.4)]
-    assert "takes 400 ms" in explain_race(slow)
+    """Guards against crediting speculation with a faster machine."""
     fast = served(DRAFTED, 61, 1.1, COUNTS)
     assert "of machines and speculation together" in explain_race([local(HERE, 61), fast])
     both = explain_race([local(HERE, 61), served(PLAIN, 61, 6.1), fast])
