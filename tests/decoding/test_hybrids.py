@@ -159,7 +159,7 @@ def test_what_states_cannot_do_is_refused_in_a_sentence() -> None:
     pair = ModelPair(target, perturbed(target))
     for way, said in (
         ({"strategy": "assisted"}, r"strategy: .* takes no tokens back from a Qwen3_5ForCausalLM; choose"),
-        ({"drafter": "early_exit"}, r"drafter: .* keeps states in it"),
+        ({"drafter": "early_exit"}, r"drafter: .* keeps states there"),
         ({"tree_nodes": 6}, r"tree_nodes: .* reads no draft trees \(its recurrent layers"),
     ):
         with pytest.raises(SettingsError, match=said):

@@ -54,12 +54,14 @@ def check_drafter(pair: ModelPair, settings: Settings) -> None:
         reason = f"is transformers' own, which takes no tokens back from a {names[0]}"
         raise SettingsError("strategy", f"'assisted' {reason}; choose 'speculative'.")
     if settings.drafts_trees:
-        for role, model in zip(("target", "draft"), models, strict=False):
+        readers = [*zip(("target", "draft"), models, strict=False)]
+        for role, model in readers:
             attention = model.config.get_text_config()._attn_implementation or ""
             if "flash" in attention:  # which has a causal mask and takes no other
                 advice = "load it with attn_implementation='sdpa', or set 0"
                 reason = f"the {role}'s attention is {attention!r}, which takes no mask of a tree"
                 raise SettingsError("tree_nodes", f"{reason}; {advice}.")
+        for role, model in readers:
             once(pair, f"{role} in trees", partial(check_trees, role, model, settings.engine))
 
 
