@@ -73,7 +73,7 @@ def test_a_pair_from_the_hub_is_checked_downloaded_stopped_resumed_and_run(page:
     expect(page.locator(".pair-card")).to_contain_text("Loading was stopped")
     hub.await_silence()  # else the run would join the load before it has ended
     hub.behave("org/big")
-    press_run_and_wait(page, tokens=24)
+    press_run_and_wait(page, tokens=12)
     assert any(path.endswith("/model.safetensors") and went_on for _, path, went_on in hub.requests)
     expect(page.locator("[data-role=verdict]")).to_have_attribute("data-kind", "identical")
     assert "In memory" in card(page, "ready")
