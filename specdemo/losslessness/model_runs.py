@@ -10,7 +10,6 @@ from random import Random
 
 import numpy as np
 import torch
-from transformers import PreTrainedModel
 
 from specdemo.decoding.drafters.registry import spec_of
 from specdemo.decoding.engines.eager import EagerRunner
@@ -20,6 +19,7 @@ from specdemo.drafters import only_copies
 from specdemo.errors import SettingsError
 from specdemo.losslessness.sequential_test import RunEvidence, run_evidence
 from specdemo.models.pair import ModelPair
+from specdemo.models.types import PreTrainedModel
 from specdemo.runs.batch import can_batch, run_batch
 from specdemo.runs.encode import encode
 from specdemo.runs.single import Prompt, run

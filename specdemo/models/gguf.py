@@ -41,10 +41,11 @@ def files_of(checkpoint: Checkpoint) -> list[str]:
         end = re.compile(rf"(^|[-._/]){re.escape(wanted)}([-_.]\d{{5}}-of-\d{{5}})?(\.gguf|/)", re.IGNORECASE)
         found = [n for n in firsts if not wanted or end.search(n)]
     if len(found) != 1:
-        listed = ", ".join([*found, *firsts][:MOST_NAMED]) or "none"
+        listed = ", ".join([*dict.fromkeys((*found, *firsts))][:MOST_NAMED]) or "none"
         said = f"has no GGUF file {wanted!r:.80}" if wanted and not found else "has not one GGUF model"
         raise PairError(
-            f"{place} {said} ({listed}); name one file, or on the hub owner/repo:FILE or owner/repo:Q4_K_M."
+            f"{place} {said} ({listed}); name one file with its folder, or on the hub owner/repo:FILE or "
+            "owner/repo:Q4_K_M."
         )
     if (part := PART.search(found[0])) is None:
         return found

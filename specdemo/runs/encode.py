@@ -109,6 +109,14 @@ def _rendered(pair: ModelPair, prompt: str) -> str:
     return render(tokenizer.get_chat_template(), turns, {**tokenizer.special_tokens_map, **options})
 
 
+def check_earlier(pair: ModelPair, earlier: Any) -> None:
+    """A PromptError unless these are lists of the target's token ids, one for each earlier output."""
+    if not isinstance(earlier, Sequence) or any(not isinstance(text, list | tuple) for text in earlier):
+        raise PromptError("earlier outputs are lists of token ids, such as [trace.token_ids].")
+    for text in filter(None, earlier):
+        _check_ids(pair, list(text))
+
+
 def _check_ids(pair: ModelPair, prompt: Any) -> list[int]:
     ids = read_ids(prompt)
     embeddings: Any = pair.target.get_input_embeddings()

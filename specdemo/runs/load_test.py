@@ -62,7 +62,9 @@ def stream_load_test(
     """
     settings = drafting(settings, "{} drafts nothing to compare")
     wanted = whole_numbers("users", users, LARGEST, "(1, 2, 4, 8, 16)")
-    (sent,) = whole_numbers("requests", requests or REQUESTS_A_USER * wanted[-1], MOST_REQUESTS, "32")
+    (sent,) = whole_numbers(
+        "requests", REQUESTS_A_USER * wanted[-1] if requests is None else requests, MOST_REQUESTS, "32"
+    )
     if sent < wanted[-1]:
         raise SettingsError("requests", f"{sent} are fewer than the {wanted[-1]} users, so some would send none.")
     if not budget_seconds > 0:

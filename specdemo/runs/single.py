@@ -22,7 +22,7 @@ from specdemo.errors import SettingsError
 from specdemo.models.memory import peak_memory
 from specdemo.models.pair import ModelPair
 from specdemo.rounds import Round
-from specdemo.runs.encode import encode, models_here
+from specdemo.runs.encode import check_earlier, encode, models_here
 from specdemo.runs.load import warm_up
 from specdemo.runs.threads import decoding_threads
 from specdemo.servers.pair import ServedPair, on_server
@@ -84,6 +84,7 @@ def stream(
 
         return ServerLane(pair, prompt, settings, stop)
     pair = models_here(pair)
+    check_earlier(pair, earlier)
     return LocalLane(pair, encode(pair, prompt, settings.chat, [settings]), settings, stop, earlier)
 
 

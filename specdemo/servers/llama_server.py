@@ -14,6 +14,7 @@ import re
 import shutil
 import signal
 import socket
+import stat
 import subprocess
 import sys
 import tempfile
@@ -24,7 +25,7 @@ from functools import partial, reduce
 from http.client import HTTPConnection, HTTPException
 from importlib.util import find_spec
 from pathlib import Path
-from threading import Thread
+from threading import Event, Thread
 from typing import IO, Any, NoReturn
 
 from specdemo.errors import PairError
@@ -173,7 +174,7 @@ def _answers(port: int) -> bool:
 
 
 def main(flags: Sequence[str]) -> NoReturn:
-    """Run the server until it ends, or the standard input does."""
+    """Run the server until it ends, or the program does that holds the other end of its standard input."""
     program = executable()
     if program is None:
         waiting = _end_with_input(partial(os._exit, 0))
@@ -188,9 +189,11 @@ def main(flags: Sequence[str]) -> NoReturn:
 
 
 def _end_with_input(end: Callable[[], object]) -> Thread:
-    """Call ``end`` when the standard input ends, in a thread."""
+    """Call ``end`` when the standard input ends, in a thread; never where it is no pipe, as in a shell."""
 
     def wait() -> None:
+        if not stat.S_ISFIFO(os.fstat(0).st_mode):
+            Event().wait()
         while os.read(0, 1):  # no buffer, whose lock would keep the interpreter from ending
             pass
         end()

@@ -151,7 +151,7 @@ def refuse(settings: Settings, *reasons: tuple[str, bool, str]) -> None:
         *reasons,
     ):
         if refused:
-            raise SettingsError(name, f"{reason}, or run that lane here, with a ModelPair.")
+            raise SettingsError(name, f"{reason}; choose another, or run that lane here, with a ModelPair.")
 
 
 def on_server(pair: object, settings: Settings) -> bool:

@@ -33,12 +33,12 @@ def wanted_of(pair: ServedPair, prompt: Any, settings: Settings) -> Wanted:
 def server_of(pair: Any, settings: Settings) -> ServedPair:
     """The deployments that the settings name, or the pair itself; refuses what no server can do, and no server."""
     if settings.engine not in ("auto", "server", LLAMA_CPP if isinstance(pair, GgufPair) else "auto"):
-        reason = f"{settings.engine!r} runs models here; a ServerPair takes 'server' or 'auto'."
+        reason = f"{settings.engine!r} runs models here; choose 'auto' for a ServerPair or GGUF files."
         raise SettingsError("engine", reason)
     if settings.server is not None:
         pair = configured_pair(settings.server)
     if not isinstance(pair, ServedPair):
-        reason = "the engine 'server' needs the name of a configured server, or a specdemo.ServerPair as pair."
+        reason = "the engine 'server' needs a specdemo.ServerPair, GGUF files or the name of a configured server."
         raise SettingsError("server", reason)
     pair.check(settings)
     return pair

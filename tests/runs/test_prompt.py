@@ -21,6 +21,15 @@ def ids_of(text: str) -> list[int]:
     return byte_tokenizer()(text, add_special_tokens=False)["input_ids"]
 
 
+@pytest.mark.parametrize("earlier", ["text", ["text"], [20, 21], 5, None])
+def test_earlier_outputs_are_token_ids(text_pair: ModelPair, earlier: object) -> None:
+    """Guards against texts that are given and copied from in no run."""
+    with pytest.raises(PromptError, match="lists of token ids"):
+        specdemo.run(text_pair, "a", Settings(drafter="suffix"), earlier=earlier)
+    with pytest.raises(PromptError, match="outside the target's vocabulary"):
+        specdemo.run(text_pair, "a", Settings(drafter="suffix"), earlier=[[BYTE_VOCABULARY]])
+
+
 @pytest.mark.parametrize(
     ("prompt", "said"),
     [

@@ -13,6 +13,7 @@ from specdemo.decoding.engines.open import open_first_layers
 from specdemo.decoding.lane import Lane
 from specdemo.decoding.proposal import Proposal
 from specdemo.decoding.sampling import Sampler
+from specdemo.drafters import offered_with
 from specdemo.errors import SettingsError
 from specdemo.models.pair import ModelPair, keeps_states
 from specdemo.models.types import PreTrainedModel
@@ -73,7 +74,8 @@ def _check(pair: ModelPair, settings: Settings) -> None:
         raise SettingsError("drafter", f"'early_exit' {reason}; choose 'prompt_lookup'.")
     if keeps_states(pair.target):
         reason = f"drafts in the target's own cache, and {kind} keeps states there, which have no tokens"
-        raise SettingsError("drafter", f"'early_exit' {reason}; choose 'prompt_lookup'.")
+        others = " or ".join(repr(i.name) for i in offered_with(pair.parts) if i.name != "early_exit")
+        raise SettingsError("drafter", f"'early_exit' {reason}; choose {others}.")
     if (wanted := settings.exit_layer) is not None and wanted >= layers:
         raise SettingsError("exit_layer", f"must be below the target's {layers} layers, not {wanted}.")
 

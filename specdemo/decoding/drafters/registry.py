@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 
 from specdemo.decoding.batch.loop import BatchDrafter
@@ -44,6 +45,7 @@ def check_drafter(pair: ModelPair, settings: Settings) -> None:
     info = DRAFTERS[settings.drafter]
     if info.needs is not None and info.needs not in pair.parts:
         able = [other for other in offered_with(pair.parts) if other.trees or not settings.drafts_trees]
+        able = [other for other in able if _accepts(pair, replace(settings, drafter=other.name))]
         others = " or ".join(repr(other.name) for other in able)
         lacks = f"{info.name!r} needs {PARTS[info.needs]}, and this pair has none"
         reason = pair.refused.get(info.needs, "")
@@ -63,6 +65,14 @@ def check_drafter(pair: ModelPair, settings: Settings) -> None:
                 raise SettingsError("tree_nodes", f"{reason}; {advice}.")
         for role, model in readers:
             once(pair, f"{role} in trees", partial(check_trees, role, model, settings.engine))
+
+
+def _accepts(pair: ModelPair, settings: Settings) -> bool:
+    try:
+        spec_of(settings.drafter).check(pair, settings)
+    except SettingsError:
+        return False
+    return True
 
 
 def open_drafter(pair: ModelPair, target: Runner, lane: Lane) -> Drafter:
