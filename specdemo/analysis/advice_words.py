@@ -72,7 +72,7 @@ def _nothing(report: AdviceReport) -> str:
     if report.runs and not any(run.emitted for run in report.runs):
         more = "Give other prompts, or switch ignore_eos on."
         if report.server is not None:
-            more = "Or the server counts no tokens."
+            more = "Give other prompts, or see whether the server counts its tokens."
         return f"The answers are too short to time: they end with their first token. {more}"
     pair = "a plain run and a drafted one of the same prompt."
     if not report.complete:

@@ -31,7 +31,7 @@ from specdemo.models.gguf import check_model
 from specdemo.models.gguf_header import GgufHeader
 from specdemo.models.progress import LoadProgress
 from specdemo.runs.record import record
-from specdemo.servers.llama_server import EXECUTABLE, LlamaServer
+from specdemo.servers.llama_server import EXECUTABLE, LlamaServer, _answers, free_port
 from specdemo.ui.state.request import parts_of
 from specdemo.view.lane_headers import lane_headers, trace_headers
 
@@ -279,6 +279,22 @@ def test_no_server_outlives_the_program(files: dict[str, Path], end: signal.Sign
         program.wait(120)
     psutil.wait_procs([server], 120)
     assert not server.is_running()
+
+
+def test_a_server_that_is_started_by_hand_stays(files: dict[str, Path]) -> None:
+    """Guards a server in the background of a shell, whose standard input is no pipe of a program."""
+    port = free_port()
+    flags = ["-m", str(files["target"]), "-c", "512", "-t", "1", "--port", str(port)]
+    command = [sys.executable, "-m", "specdemo.servers.llama_server", *flags]
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True) as server:
+        try:
+            until = time.monotonic() + 60
+            while not _answers(port) and server.poll() is None and time.monotonic() < until:
+                time.sleep(0.05)
+            assert server.poll() is None
+            assert _answers(port)
+        finally:
+            server.kill()
 
 
 def test_stop_ends_what_is_starting(files: dict[str, Path]) -> None:
