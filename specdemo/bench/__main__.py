@@ -1,8 +1,8 @@
 """``python -m specdemo.bench``: every drafter of a pair, and rows of them, against plain decoding, by domain.
 
 Of several γ, ``p_min`` and sizes of draft trees each drafter takes what was fastest on the domain's first
-prompts, which do not count, and a row what its last drafter takes alone. On the others all contenders answer once,
-in turn; a prompt whose plain output loops does not count. Speed-ups are of decoding, without prefills; ratios over
+prompts, which do not count. On the others all contenders answer once, in turn; a prompt whose plain output loops
+does not count. Speed-ups are of decoding, without prefills; ratios over
 transformers include them.
 """
 
@@ -49,20 +49,14 @@ def candidates(pair: ModelPair, args: Args) -> dict[str, list[Settings]]:
         chains = [replace(base, drafter=drafter.name, gamma=gamma) for gamma in args.gammas]
         sure = [replace(chain, p_min=least) for chain in chains for least in args.p_mins if drafter.needs]
         if "," in drafter.name:
-            continue  # see of_row
+            found[drafter.name] = chains + sure
+            continue
         found[drafter.name] = chains
         found |= {f"{drafter.name}, p_min": sure} if sure else {}
         sizes = [(chain, n) for chain in chains for n in args.nodes if drafter.trees and n > chain.gamma]
         if sizes:
             found[f"{drafter.name}, tree"] = [replace(chain, tree_nodes=n) for chain, n in sizes]
     return found
-
-
-def of_row(row: str, chosen: Mapping[str, Settings]) -> list[Settings]:
-    """The settings of a row: those chosen for its last drafter alone, so that only copying is compared."""
-    last = in_a_row(row)[-1]
-    alone = [some for some in chosen.values() if some.strategy == "speculative" and some.drafter == last]
-    return [replace(some, drafter=row) for some in alone if not some.tree_nodes]
 
 
 def fastest(pair: ModelPair, settings: Sequence[Settings], prompts: Sequence[str]) -> Settings:
@@ -91,8 +85,6 @@ def _domain(pair: ModelPair, name: str, texts: Sequence[str], args: Args) -> dic
     if not prompts:
         raise SettingsError("tuning", f"{len(tuning)} prompts leave none of {name} to measure; give fewer.")
     chosen = {method: fastest(pair, some, tuning) for method, some in candidates(pair, args).items()}
-    rows = [drafter.name for drafter in all_with(pair.parts) if "," in drafter.name]
-    chosen |= {row: fastest(pair, of_row(row, chosen), tuning) for row in rows}
     running = contenders(pair, chosen)
     found: dict[str, list[Sample]] = {method: [] for method in running}
     for number, prompt in enumerate(prompts):

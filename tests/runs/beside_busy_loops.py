@@ -22,9 +22,10 @@ from specdemo import Settings
 from specdemo.analysis.report import Report
 from specdemo.bench.advisor import grid
 from specdemo.runs.prompts import by_domain
+from specdemo.ui.state.state import Sweep
 
 NEAR = 0.92
-GAMMAS = (2, 4, 8)
+GAMMAS, REPEATS = (2, 4, 8), Sweep().repeats  # as often as the page repeats a sweep
 TOKENS = 24
 SETTINGS = Settings(max_new_tokens=TOKENS)
 SWEPT = {repr(replace(SETTINGS, gamma=gamma)): replace(SETTINGS, gamma=gamma) for gamma in GAMMAS}
@@ -34,17 +35,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--times", type=int, default=20)
     parser.add_argument("--budget", type=float, default=25.0)
+    parser.add_argument("--repeats", type=int, default=5, help="of the quiet grid")
     args = parser.parse_args()
     torch.set_num_threads(1)
     pair = specdemo.load_pair("builtin")
     prompts = [some[0].prompt for some in by_domain().values()]
     contenders = specdemo.advise(pair, prompts[0], SETTINGS, budget_seconds=5).contenders
     lanes = {repr(c.settings(SETTINGS)): c.settings(SETTINGS) for c in contenders} | SWEPT
-    quiet = {prompt: grid(pair, lanes, [prompt], 2, "quiet grid") for prompt in prompts}
+    quiet = {prompt: grid(pair, lanes, [prompt], args.repeats, "quiet grid") for prompt in prompts}
     loops = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(os.cpu_count() or 1)]
     try:
         for prompt in islice(cycle(prompts), args.times):
-            sweep = specdemo.sweep(pair, prompt, SETTINGS, gammas=GAMMAS)
+            sweep = specdemo.sweep(pair, prompt, SETTINGS, gammas=GAMMAS, repeats=REPEATS)
             chosen = sweep.best_gamma and replace(SETTINGS, gamma=sweep.best_gamma)
             judge("sweep", sweep, chosen, quiet[prompt])
             advice = specdemo.advise(pair, prompt, SETTINGS, budget_seconds=args.budget)
@@ -63,7 +65,9 @@ def judge(kind: str, report: Report, chosen: Settings | None, quiet: Mapping[str
     rivals = [speedup for lane, speedup in quiet.items() if kind == "advice" or lane in SWEPT]
     best = max(rivals)
     ok = not above and (worth is None or worth > max(1.0, NEAR * best))
-    said = "noisy" if report.noisy else "nothing recommended" if chosen is None else f"worth {worth:.2f}x"
+    said = "noisy" if report.noisy else "nothing recommended"
+    if chosen is not None:
+        said = f"γ {chosen.gamma} worth {worth:.2f}x"
     print(
         f"{'ok  ' if ok else 'MISS'} {kind}: {said}, best of the grid {best:.2f}x, {len(shown)} speed-ups, "
         f"{above} above their tokens a round, {len(report.runs)} runs",

@@ -18,18 +18,22 @@ from specdemo.models.pair import ModelPair
 DECAY, PRIOR = 0.9, 4.0  # of what older rounds count, and rounds that the first estimate counts for
 KEPT = 0.4
 """Share of γ that the last drafter is taken to keep before it drafted."""
+DRAFTED, VERIFIED = 0.15, 0.05
+"""Usual costs in steps of the target: of a token that a model drafts, and of one more to verify. By measured ones
+the rounds of a lane, and what it draws, would differ from run to run."""
 
 
 class RowDrafter(Drafter):
-    """``first`` drafts where it expects as many tokens to be kept as ``last`` keeps in the mean of its rounds.
+    """``first`` drafts where it promises as many tokens for their cost as ``last`` gave in its rounds.
 
     Both follow all rounds. ``names`` are those of both, for the record.
     """
 
     def __init__(self, names: Sequence[str], first: Drafter, last: Drafter, gamma: int) -> None:
         self._names, self._first, self._last = names, first, last
-        self._kept, self._rounds = PRIOR * KEPT * gamma, PRIOR
-        self._begin: int | None = None  # length of the text before a round of the last one
+        # Tokens and costs of the last one's rounds, and of the one that is not yet verified its cost and begin.
+        self._tokens, self._cost = PRIOR * (1 + KEPT * gamma), PRIOR * (1 + (DRAFTED + VERIFIED) * gamma)
+        self._open: tuple[float, int] | None = None
 
     @property
     def engine(self) -> str | None:
@@ -47,9 +51,9 @@ class RowDrafter(Drafter):
 
     def _drafted(self, committed: Sequence[int], draft: Callable[[Drafter], Proposal]) -> Proposal:
         copied = draft(self._first)
-        promises = copied and (copied.expected or 0.0) >= self._kept / self._rounds
-        if not promises and (proposal := draft(self._last)):
-            self._begin = len(committed)
+        promised = (1 + (copied.expected or 0.0)) / (1 + VERIFIED * len(copied))
+        if (promised < self._tokens / self._cost or not copied) and (proposal := draft(self._last)):
+            self._open = 1 + DRAFTED * max(proposal.tree.depths) + VERIFIED * len(proposal), len(committed)
             return replace(proposal, drafter=self._names[1])
         # The last one may not be sure enough to draft at all: a copy costs nothing.
         return replace(copied, drafter=self._names[0]) if copied else copied
@@ -58,10 +62,11 @@ class RowDrafter(Drafter):
         self._last.observe(hidden)
 
     def commit(self, committed: Sequence[int]) -> None:
-        if self._begin is not None:
-            self._kept = DECAY * self._kept + len(committed) - self._begin - 1
-            self._rounds = DECAY * self._rounds + 1
-        self._begin = None
+        if self._open is not None:
+            cost, begin = self._open
+            self._tokens = DECAY * self._tokens + len(committed) - begin
+            self._cost = DECAY * self._cost + cost
+        self._open = None
         self._first.commit(committed)
         self._last.commit(committed)
 

@@ -163,7 +163,7 @@ def test_a_drafter_that_was_skipped_for_200_rounds_drafts_as_one_that_begins(dra
     lane = new_lane(pair, prompt, settings)
     runner = open_target(pair.target, lane, aux_layers_for(pair, settings))
     row = open_drafter(pair, runner, lane)
-    row._rounds, row._first._trust.of = torch.inf, lambda length: 1.0  # so that copies always promise more
+    row._cost, row._first._trust.of = torch.inf, lambda length: 1.0  # so that copies always promise more
     skipped, steps = 0, speculative(lane, runner, row)
     while skipped < 200:
         skipped = skipped + 1 if next(steps).proposal.drafter != drafter else 0
