@@ -1,4 +1,4 @@
-"""``python -m specdemo run|race|sweep|advise|pairs|space``."""
+"""``python -m specdemo run|race|sweep|advise|load|compare|pairs|space``."""
 
 from specdemo.cli.main import main
 

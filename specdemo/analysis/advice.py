@@ -189,8 +189,8 @@ class AdviceReport(Report):
         lines = engine_lines(engine, settings, self.models or {}, self.dtype, gamma, weights)
         chain = leader if leader.gamma else Contender(leader.family, gamma)
         if chain.gamma is not None and chain in self.contenders:
-            shares = self._row(self.contenders.index(chain)).per_position
-            lines += synthetic_lines(engine, [*shares, *[0.0] * chain.gamma][: chain.gamma])
+            row = self._row(self.contenders.index(chain))
+            lines += synthetic_lines(engine, [*row.per_position, *[0.0] * chain.gamma][: chain.gamma], row.rounds)
         if engine != "llama.cpp" or (best := self.best) is None or best.speedup is None or best.interval is None:
             return lines
         ran = "" if (self.models or {}).get("target", "").endswith(".gguf") else " by this app, not by llama.cpp"

@@ -147,22 +147,20 @@ def engine_lines(
     return "".join(f"# {note}\n" for note in notes) + text
 
 
-def synthetic_lines(engine: str, rates: Sequence[float]) -> str:
+def synthetic_lines(engine: str, rates: Sequence[float], rounds: int | None) -> str:
     """How an engine accepts drafts at these rates whatever they are, as a comment; empty where it cannot.
 
     Of vLLM (0.28) and of llama.cpp: entry j is the share of rounds that keep the first j + 1 tokens, one for each
-    drafted token, none above the one before it.
+    drafted token, none above the one before it. They were measured in so many ``rounds``.
     """
     listed = ", ".join(f"{rate:.3f}" for rate in rates)
     how = {
         "vllm": f'to the JSON "rejection_sample_method": "synthetic", "synthetic_acceptance_rates": [{listed}]',
         "llama.cpp": f"--spec-synth-rates {listed.replace(' ', '')}",
     }.get(engine)
-    return (
-        f"# To time other hardware at the acceptance measured here (its output is no use), add {how}\n"
-        if how and rates
-        else ""
-    )
+    if not how or not rates or not rounds:
+        return ""
+    return f"# To time other hardware at the acceptance of these {rounds:,} rounds (its output is no use), add {how}\n"
 
 
 def _gguf(name: str) -> str:

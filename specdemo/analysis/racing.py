@@ -13,8 +13,8 @@ dropped is at most ``error`` (successive elimination: Even-Dar, Mannor and Manso
 differences that are about normal.
 
 Which γ are tried follows their order: speed-ups have one peak over γ, and over ``p_min``, so what is one step from
-a drafter's best one enters the race (Combes and Proutiere, "Unimodal bandits", arXiv 1405.5096). This decides what
-is measured, never what is dropped.
+a drafter's best one enters the race (Combes and Proutiere, "Unimodal bandits", arXiv 1405.5096), and twice its γ
+where that is the largest tried. This decides what is measured, never what is dropped.
 """
 
 from __future__ import annotations
@@ -180,8 +180,12 @@ class Race:
             places = {n: (gammas.index(c.gamma), p_mins.index(c.p_min)) for n, c in grid.items()}
             tried = [n for n in grid if n in self.live and any(n in block for _, block in self._blocks)]
             for some in filter(None, (tried, [n for n in tried if not grid[n].p_min])):
-                gamma, p_min = places[self.best(some)]
+                best = self.best(some)
+                gamma, p_min = places[best]
                 found |= {n for n, (g, p) in places.items() if abs(g - gamma) + abs(p - p_min) == 1}
+                if gammas[gamma] == max(grid[n].gamma or 0 for n in some):
+                    twice = 2 * gammas[gamma], grid[best].p_min
+                    found |= {n for n, c in grid.items() if (c.gamma, c.p_min) == twice}
         return sorted(found - {*self.entered})
 
 

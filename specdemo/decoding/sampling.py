@@ -42,12 +42,8 @@ class Sampler:
         if settings.repetition_penalty != 1.0:
             self._penalty = RepetitionPenaltyLogitsProcessor(settings.repetition_penalty)
         self._warpers: list[LogitsProcessor] = []
-        # samplers of one key give one model's logits the same scores and probabilities, but for the repetition
-        # penalty
-        self.sampling_key: tuple[float, ...] = (vocabulary,)
         if self.greedy:
             return
-        self.sampling_key = (vocabulary, settings.temperature, settings.top_k, settings.top_p)
         if settings.temperature != 1.0:
             self._warpers.append(TemperatureLogitsWarper(settings.temperature))
         if settings.top_k:

@@ -11,7 +11,7 @@ from specdemo.errors import ServerError
 from specdemo.losslessness.certify import ERROR_RATE, RUNS, check_test
 from specdemo.losslessness.deployment_check import DeploymentCheck
 from specdemo.runs.single import checked
-from specdemo.servers.pair import ServedPair
+from specdemo.servers.pair import ServedPair, ServerPair
 from specdemo.servers.request import sweep_prompts
 from specdemo.settings import Settings
 
@@ -60,6 +60,8 @@ def stream_comparison(
     if not settings.greedy:
         check_test(settings, *test)
     served, wanted = sweep_prompts(pair, prompts, settings)
+    if isinstance(served, ServerPair) and served.same:
+        raise ServerError(f"both addresses of {served.name!r} are the same; give those of two deployments.")
     if served.one_at_a_time:
         raise ServerError(f"{served.name!r} runs one server at a time on a public page; compare both on your own.")
     from specdemo.losslessness.served_outputs import compared  # with the libraries that only servers need

@@ -75,7 +75,9 @@ def explained(error: Exception, pair: ServerPair, strategy: str) -> ServerError:
     else:
         text = next(text for kind, text in REASONS if isinstance(error, kind))
         reason = text.format(seconds=pair.timeout, said=_quoted(str(error), pair.api_key))
-    return ServerError(f"{pair.name!r} {reason}")
+    both = pair.baseline_url and pair.speculative_url and not pair.same
+    which = "the baseline of" if strategy == "autoregressive" else "the speculative deployment of"
+    return ServerError(f"{f'{which} ' if both else ''}{pair.name!r} {reason}")
 
 
 def _status_reason(error: Refused, model: str, key: str | None) -> str:

@@ -111,6 +111,12 @@ class ServerPair(ServedPair):
         object.__setattr__(self, "stop", tuple(stop))
         object.__setattr__(self, "name", self.name or self.model)
 
+    @property
+    def same(self) -> bool:
+        """Whether both strategies ask one deployment for one model."""
+        one = self.baseline_url == self.speculative_url
+        return one and self.model_of("autoregressive") == self.model_of("speculative")
+
     def check(self, settings: Settings) -> None:
         """γ, drafter and acceptance rule are the server's own: settings that contradict that are refused."""
         drafts = settings.strategy == "speculative"

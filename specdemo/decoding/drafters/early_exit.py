@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from specdemo.decoding.drafters.base import DrafterSpec
 from specdemo.decoding.drafters.model import ModelDrafter
 from specdemo.decoding.engines.base import Runner
-from specdemo.decoding.engines.graph_runner import CapturedDraft
 from specdemo.decoding.engines.model_views import layer_list, layers_of, with_layers
 from specdemo.decoding.engines.open import open_first_layers
 from specdemo.decoding.lane import Lane
@@ -32,11 +31,9 @@ class EarlyExitDrafter(ModelDrafter):
     never learned to read their middle layers, accept little.
     """
 
-    def __init__(
-        self, target: Runner, first: Runner, sampler: Sampler, captured: CapturedDraft | None = None
-    ) -> None:
+    def __init__(self, target: Runner, first: Runner, sampler: Sampler) -> None:
         """``first`` runs the first layers of the target in the same cache."""
-        super().__init__(first, sampler, captured)
+        super().__init__(first, sampler)
         self._target = target
 
     def prefill(self, ids: Sequence[int]) -> None:
@@ -82,8 +79,8 @@ def _check(pair: ModelPair, settings: Settings) -> None:
 
 def _open(pair: ModelPair, target: Runner, lane: Lane) -> EarlyExitDrafter:
     layers = exit_layer_of(pair, lane.settings)
-    first, captured = open_first_layers(target, first_layers(pair.target, layers), layers, lane)
-    return EarlyExitDrafter(target, first, lane.sampler, captured)
+    first = open_first_layers(target, first_layers(pair.target, layers), layers, lane)
+    return EarlyExitDrafter(target, first, lane.sampler)
 
 
 SPEC = DrafterSpec(

@@ -11,11 +11,9 @@ from specdemo.decoding.batch.runner import RaggedRunner
 from specdemo.decoding.drafters.base import Drafter, DrafterSpec, SteppingDrafter
 from specdemo.decoding.drafters.reencoding import check_reencoding, open_reencoding
 from specdemo.decoding.engines.base import Runner
-from specdemo.decoding.engines.graph_runner import CapturedDraft
 from specdemo.decoding.engines.open import open_draft
 from specdemo.decoding.lane import Lane
-from specdemo.decoding.proposal import Proposal, TreeMask
-from specdemo.decoding.sampling import Sampler
+from specdemo.decoding.proposal import TreeMask
 from specdemo.decoding.tree_draft import Node
 from specdemo.errors import SettingsError
 from specdemo.models.pair import ModelPair
@@ -23,22 +21,12 @@ from specdemo.settings import Settings
 
 
 class ModelDrafter(SteppingDrafter):
-    """A smaller model that decodes ahead, from its own KV cache.
-
-    ``captured`` drafts all tokens of a round at once, from the same cache; without it they are fed one by one.
-    """
+    """A smaller model that decodes ahead, from its own KV cache."""
 
     _runner: Runner
 
-    def __init__(self, runner: Runner, sampler: Sampler, captured: CapturedDraft | None = None) -> None:
-        super().__init__(runner, sampler)
-        self._captured = captured
-
     def prefill(self, ids: Sequence[int]) -> None:
         self._runner.forward(ids, keep=0)
-
-    def propose(self, committed: Sequence[int], gamma: int) -> Proposal:
-        return super().propose(committed, gamma) if self._captured is None else self._captured(committed, gamma)
 
     def _begin(self, committed: Sequence[int]) -> torch.Tensor:
         # What the cache lacks: the target's last token, and the last drafted one if all were kept.
@@ -73,8 +61,7 @@ def _open(pair: ModelPair, target: Runner, lane: Lane) -> Drafter:
     assert pair.draft is not None, "check_drafter lets no pair without a draft pass"
     if pair.draft_tokenizer is not None:
         return open_reencoding(pair, lane)
-    runner, captured = open_draft(pair.draft, lane)
-    return ModelDrafter(runner, lane.sampler, captured)
+    return ModelDrafter(open_draft(pair.draft, lane), lane.sampler)
 
 
 def _open_batch(pair: ModelPair, rows: Sequence[Lane]) -> BatchModelDrafter:

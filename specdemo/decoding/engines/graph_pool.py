@@ -7,12 +7,11 @@ model and not too large ones, and go with the model.
 from __future__ import annotations
 
 import threading
-from collections.abc import Hashable
 from typing import Any
 from weakref import WeakKeyDictionary, finalize
 
 from specdemo.decoding.engines import graph_capture
-from specdemo.decoding.engines.graph_workspace import FORWARDS, Failure, GraphWorkspace
+from specdemo.decoding.engines.graph_workspace import Failure, GraphWorkspace
 from specdemo.decoding.engines.llama import LlamaModel
 from specdemo.decoding.engines.llama_check import unsupported_reason
 from specdemo.models.pair import device_of
@@ -31,8 +30,7 @@ class Graphs:
     """The workspaces of one model, and what could not be captured of it; lanes of several threads may share it."""
 
     def __init__(self) -> None:
-        # what fails for good: ``FORWARDS``, and with them all graphs, or drafts by their sampling key
-        self.failures: dict[Hashable, Failure] = {}
+        self.failure: Failure | None = None  # that is for good
         self._model: LlamaModel | None = None
         self._weights: tuple[Any, ...] = ()
         self._idle: list[GraphWorkspace] = []
@@ -59,20 +57,18 @@ class Graphs:
     def give_back(self, workspace: GraphWorkspace) -> None:
         """Keep a workspace for the next lane, unless one failed; the workspaces that waited longest go first."""
         with self._lock:
-            if workspace.model is not self._model or FORWARDS in {*self.failures, *workspace.failures}:
+            if workspace.model is not self._model or self.failure or workspace.failure:
                 return
             idle = [*self._idle, workspace]
             while len(idle) > MOST_IDLE or sum(w.states.nbytes for w in idle) > MOST_IDLE_BYTES:
                 idle.pop(0)
             self._idle = idle
 
-    def fail(self, failure: Failure, what: Hashable = FORWARDS) -> None:
-        """From now on this model decodes without such graphs, if that is a reason for good."""
+    def fail(self, failure: Failure) -> None:
+        """From now on this model decodes without graphs, if that is a reason for good."""
         with self._lock:
             if failure.lasting:
-                self.failures[what] = failure
-                if what == FORWARDS:
-                    self._idle = []
+                self.failure, self._idle = failure, []
 
 
 class WorkspaceLease:
@@ -99,6 +95,6 @@ def no_graphs_reason(model: PreTrainedModel) -> str | None:
     if is_zero_gpu():
         return "workers on ZeroGPU end too soon to capture graphs"
     known = _of_models.get(model)
-    if known is not None and FORWARDS in known.failures:
-        return str(known.failures[FORWARDS])
+    if known is not None and known.failure is not None:
+        return str(known.failure)
     return unsupported_reason(model, device.type)

@@ -1,4 +1,4 @@
-"""One model in one lane, fed by replays of CUDA graphs, and drafts of several steps in one replay.
+"""One model in one lane, fed by replays of CUDA graphs.
 
 Nobody has to believe in a graph: those that were captured for a lane are compared with the model's own forward
 before it begins, each once for the workspace that holds it.
@@ -14,9 +14,8 @@ from specdemo.decoding.engines.base import Ids, Output
 from specdemo.decoding.engines.eager import EagerRunner
 from specdemo.decoding.engines.graph_capture import Replay
 from specdemo.decoding.engines.graph_pool import WorkspaceLease
-from specdemo.decoding.engines.graph_workspace import FORWARDS, Failure
-from specdemo.decoding.proposal import Proposal, TreeMask
-from specdemo.decoding.sampling import Sampler
+from specdemo.decoding.engines.graph_workspace import Failure
+from specdemo.decoding.proposal import TreeMask
 from specdemo.models.types import PreTrainedModel
 
 PROOF_TOKENS = 64
@@ -51,15 +50,12 @@ class GraphRunner:
         self.device, self.dtype = self.workspace.model.device, self.workspace.model.dtype
         self._counts = sorted(counts)
         self.layers, self.aux_layers = layers, tuple(aux_layers)
-        # why drafts could not be captured whole; None if they could, or if nobody tried
-        self.stepwise: Failure | None = None
 
     @property
     def engine(self) -> str:
         """``graphs``, and what of this lane's work could not be captured."""
-        if (failure := self.workspace.failures.get(FORWARDS)) is not None:
-            return f"graphs: not all were captured ({failure.reason})"
-        return "graphs" if self.stepwise is None else f"graphs: drafting step by step ({self.stepwise.reason})"
+        failure = self.workspace.failure
+        return "graphs" if failure is None else f"graphs: not all were captured ({failure.reason})"
 
     @torch.inference_mode()
     def prepare(self, prompt: Sequence[int], longest: int) -> Failure | None:
@@ -74,15 +70,15 @@ class GraphRunner:
                 self._captured(count, kv_length)
                 new[count, kv_length, self.layers, self.aux_layers] = count, kv_length
         forwards = [new[key] for key in new if key not in workspace.proven]
-        if forwards and FORWARDS not in workspace.failures:
+        if forwards and workspace.failure is None:
             try:
                 prove_forwards(self, prompt, forwards)
                 workspace.proven |= new.keys()
             except RuntimeError as error:
-                workspace.failures[FORWARDS] = failure = Failure.of(error)
-                self.lease.graphs.fail(failure)
+                workspace.failure = Failure.of(error)
+                self.lease.graphs.fail(workspace.failure)
             self.rollback_to(0)
-        return workspace.failures.get(FORWARDS)
+        return workspace.failure
 
     @torch.inference_mode()
     def forward(
@@ -129,8 +125,8 @@ class GraphRunner:
     def _captured(self, count: int, kv_length: int) -> Replay:
         """The forward of so many tokens; if it cannot be captured, the model's next lanes have no graphs."""
         replay = self.workspace.forward(count, kv_length, self.layers, self.aux_layers)
-        if (failure := self.workspace.failures.get(FORWARDS)) is not None:
-            self.lease.graphs.fail(failure)
+        if self.workspace.failure is not None:
+            self.lease.graphs.fail(self.workspace.failure)
         return replay
 
     def _check(self, count: int) -> None:
@@ -150,76 +146,6 @@ class GraphRunner:
         if [*path] != [*range(len(path))] or not 0 <= end <= self.length:
             raise ValueError(f"cannot roll back from {self.length} tokens to {end}")
         self.length = end
-
-
-class CapturedDraft:
-    """All γ steps of a round's draft in one replay, of which the last ones are dropped where fewer are asked for.
-
-    Every draft begins by feeding the last ``prefix`` committed tokens. With two, a draft whose last token was kept
-    and never fed begins like any other; where it was fed, the same is written into its slot once more.
-    """
-
-    def __init__(self, runner: GraphRunner, sampler: Sampler, gamma: int, prefix: int) -> None:
-        self.runner, self.sampler, self.gamma, self._prefix = runner, sampler, gamma, prefix
-        # where drafts come out; of the noise, the first γ rows gave the last draft's tokens
-        self.buffers = runner.workspace.draft_buffers(sampler)
-
-    @torch.inference_mode()
-    def prepare(self, prompt: Sequence[int], longest: int) -> bool:
-        """Capture all drafts of a lane that ends with ``longest`` tokens, and prove those that are new.
-
-        The slots must be empty, and count as empty afterwards. False if one could not be captured or proven, now
-        or for an earlier lane: the runner's ``stepwise`` says why.
-        """
-        workspace, graphs, key = self.runner.workspace, self.runner.lease.graphs, self.sampler.sampling_key
-        failure = graphs.failures.get(key)
-        if failure is None:
-            workspace.inputs.send([0] * (1 + self._prefix))
-            buckets = list(workspace.kv_buckets(len(prompt) + self.gamma, longest + self.gamma))
-            for kv_length in buckets:
-                self._captured(kv_length)
-            failure = workspace.failures.get(key) or self._prove(prompt, buckets)
-            if failure is not None:
-                graphs.fail(failure, key)
-        self.runner.stepwise = failure
-        return failure is None
-
-    def _prove(self, prompt: Sequence[int], kv_lengths: Sequence[int]) -> Failure | None:
-        proven, shape = self.runner.workspace.proven, (self.gamma, self._prefix, self.runner.layers)
-        new = {length: (self.sampler.sampling_key, *shape, length) for length in kv_lengths}
-        try:
-            prove_drafts(self, prompt, [length for length, key in new.items() if key not in proven])
-        except RuntimeError as error:
-            return Failure.of(error)
-        finally:
-            self.runner.rollback_to(0)
-        proven |= {*new.values()}
-        return None
-
-    @torch.inference_mode()
-    def __call__(self, committed: Sequence[int], gamma: int) -> Proposal:
-        """γ tokens after ``committed``, which the runner holds but for the last ones, at most ``prefix``."""
-        if not self.sampler.greedy:
-            self.buffers.draw(gamma, self.sampler.generator)
-        return self.replay(committed, gamma)
-
-    def replay(self, committed: Sequence[int], gamma: int, kv_length: int | None = None) -> Proposal:
-        """The same with the noise that is there; ``kv_length``: look at more slots than there are tokens."""
-        runner, buffers, workspace = self.runner, self.buffers, self.runner.workspace
-        start = len(committed) - self._prefix
-        if runner.length < start:
-            runner.forward(committed[runner.length : start], keep=0)
-        end = start + self._prefix + self.gamma - 1
-        if end > workspace.capacity:
-            raise ValueError(f"no room for a draft up to {end} of {workspace.capacity}")
-        workspace.inputs.send([start, *committed[start:]])
-        self._captured(kv_length or workspace.kv_length(end))()
-        runner.length = start + self._prefix + gamma - 1
-        q = None if self.sampler.greedy else buffers.q[:gamma].clone()
-        return Proposal(buffers.tokens[:gamma].clone(), q, buffers.scores[:gamma].clone())
-
-    def _captured(self, kv_length: int) -> Replay:
-        return self.runner.workspace.draft(self.gamma, self._prefix, kv_length, self.sampler, self.runner.layers)
 
 
 class Disproved(RuntimeError):
@@ -243,31 +169,6 @@ def prove_forwards(runner: GraphRunner, prompt: Sequence[int], forwards: Sequenc
         found = runner.replay([fed[:count]], count, count, kv_length)
         hidden = None if expected.hidden is None else expected.hidden[:count]
         _compare(runner, f"{count} tokens", found, Output(expected.logits[:count], hidden))
-
-
-@torch.inference_mode()
-def prove_drafts(draft: CapturedDraft, prompt: Sequence[int], kv_lengths: Sequence[int]) -> None:
-    """Compare whole captured drafts, by the slots they look at, with the model that reads the same tokens eagerly.
-
-    :class:`Disproved` too where scores or probabilities do not lead to the drafted tokens.
-    """
-    runner, sampler = draft.runner, draft.sampler
-    committed = [*prompt[:PROOF_TOKENS], prompt[0]]
-    for kv_length in kv_lengths:
-        proposal = draft.replay(committed, draft.gamma, kv_length)
-        runner.rollback_to(0)
-        logits = EagerRunner(runner.model, "eager").forward([*committed, *proposal.ids[:-1]], draft.gamma).logits
-        scores = sampler.scores(logits, ())
-        if proposal.q is None:
-            assert proposal.scores is not None, "a model's drafts have scores"
-            _compare(runner, "a draft", Output(proposal.scores), Output(scores))
-            chosen = proposal.scores.argmax(-1)
-        else:
-            far = (proposal.q - sampler.probabilities(scores)).abs().sum(-1).max() / 2
-            _check(runner, "probabilities of a draft", far)
-            chosen = (proposal.q / draft.buffers.noise[: draft.gamma]).argmax(-1)
-        if not torch.equal(chosen, proposal.tokens):
-            raise Disproved("a draft's tokens are not those of its scores")
 
 
 def _compare(runner: GraphRunner, what: str, found: Output, expected: Output) -> None:

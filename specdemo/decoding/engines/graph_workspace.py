@@ -16,7 +16,6 @@ import torch
 
 from specdemo.decoding.engines.graph_capture import Body, Capture, InputBuffer, Replay
 from specdemo.decoding.engines.llama import Attention, LlamaModel
-from specdemo.decoding.sampling import Sampler
 from specdemo.models.failures import out_of_memory
 from specdemo.settings import MAX_GAMMA
 
@@ -26,8 +25,6 @@ WIDEST = MAX_GAMMA + 1
 """Tokens of the widest captured forward: a verify at the largest γ."""
 MOST_CAPTURED = 64
 """Forwards kept; each takes a GPU some MB beside the memory that all of them share."""
-FORWARDS = "forwards"
-"""Key of their failures; those of drafts have ``Sampler.sampling_key``."""
 _log = logging.getLogger(__name__)
 
 
@@ -45,43 +42,6 @@ class Failure(NamedTuple):
 
     def __str__(self) -> str:
         return f"graphs failed ({self.reason})"
-
-
-class DraftBuffers:
-    """The outputs of a captured draft of up to MAX_GAMMA tokens, and the noise it reads.
-
-    Samplers of one ``vocabulary`` and ``greedy`` can share them; ``vocabulary`` is the draft model's.
-    """
-
-    def __init__(self, sampler: Sampler, vocabulary: int, device: torch.device) -> None:
-        drawn = 0 if sampler.greedy else sampler.vocabulary
-        self.tokens = torch.zeros(MAX_GAMMA, dtype=torch.long, device=device)  # (MAX_GAMMA,) drafted ids
-        # (MAX_GAMMA, scored) what they were chosen by
-        self.scores = torch.zeros(MAX_GAMMA, min(sampler.vocabulary, vocabulary), device=device)
-        # (MAX_GAMMA, V) what they were drawn from; (MAX_GAMMA, 0) of a greedy draft
-        self.q = torch.zeros(MAX_GAMMA, drawn, device=device)
-        # the same shape, exponential draws made before the replay
-        self.noise = torch.ones(MAX_GAMMA, drawn, device=device)
-
-    def draw(self, count: int, generator: torch.Generator) -> None:
-        """Fresh noise for the first ``count`` tokens, by the draws that ``Sampler.draw`` makes for one each."""
-        for row in range(count):
-            self.noise[row : row + 1].exponential_(generator=generator)
-
-    def take(self, step: int, sampler: Sampler, logits: torch.Tensor) -> torch.Tensor:
-        """The token (1,) that ``logits`` (1, V) give at this step; written down with where it came from."""
-        row = slice(step, step + 1)
-        scores = sampler.scores(logits, ())
-        self.scores[row].copy_(scores)
-        if sampler.greedy:
-            self.tokens[row].copy_(scores.argmax(-1))
-        else:
-            q = sampler.probabilities(scores)
-            self.q[row].copy_(q)
-            # The largest p/e, with e exponentially distributed, is a draw from p: torch.multinomial's own method,
-            # but without the questions to the device that a capture does not allow.
-            self.tokens[row].copy_((q / self.noise[row]).argmax(-1))
-        return self.tokens[row]
 
 
 class GraphWorkspace:
@@ -102,12 +62,10 @@ class GraphWorkspace:
         self.inputs = InputBuffer(1 + WIDEST, device)  # the position of the first token fed, then the tokens
         # (WIDEST, vocabulary) float32, the first rows written by every forward
         self.logits = torch.zeros(WIDEST, model.vocabulary, device=device)
-        # what could not be captured, and why: :data:`FORWARDS`, or drafts by their sampling key
-        self.failures: dict[Hashable, Failure] = {}
+        self.failure: Failure | None = None  # why something could not be captured
         self.proven: set[Hashable] = set()  # keys of what was compared with the model, and need not be again
-        self._offsets = torch.arange(WIDEST + MAX_GAMMA, device=device)
+        self._offsets = torch.arange(WIDEST, device=device)
         self._captured: OrderedDict[Hashable, Replay] = OrderedDict()
-        self._drafts: dict[tuple[int, bool], DraftBuffers] = {}
         self._hidden: dict[tuple[int, ...], torch.Tensor] = {}
 
     def run(
@@ -169,31 +127,14 @@ class GraphWorkspace:
         kept = self.hidden(aux_layers)
 
         def body() -> None:
-            tokens, positions = self.inputs.numbers[1 : 1 + count], self._positions(0, count)
+            tokens = self.inputs.numbers[1 : 1 + count]
+            positions = self.inputs.numbers[:1] + self._offsets[:count]
             fed, hidden = self.run(tokens, positions, kv_length, count, layers, aux_layers)
             self.logits[:count].copy_(fed)
             if kept is not None and hidden is not None:
                 kept[:count].copy_(hidden)
 
-        return self._replay(FORWARDS, (count, kv_length, layers, aux_layers), body)
-
-    def draft(
-        self, gamma: int, prefix: int, kv_length: int, sampler: Sampler, layers: int | None = None
-    ) -> Replay:
-        """A replay that feeds ``prefix`` tokens of the inputs and drafts γ, each fed to give the next.
-
-        What comes out stands in :meth:`draft_buffers`; noise must be there if tokens are drawn.
-        """
-        buffers = self.draft_buffers(sampler)
-
-        def body() -> None:
-            tokens, positions = self.inputs.numbers[1 : 1 + prefix], self._positions(0, prefix)
-            for step in range(gamma):
-                logits, _ = self.run(tokens, positions, kv_length, 1, layers)
-                tokens = buffers.take(step, sampler, logits.float())
-                positions = self._positions(prefix + step, 1)
-
-        return self._replay(sampler.sampling_key, (gamma, prefix, kv_length, layers), body)
+        return self._replay((count, kv_length, layers, aux_layers), body)
 
     def hidden(self, aux_layers: tuple[int, ...]) -> torch.Tensor | None:
         """(WIDEST, layers · H), the first rows written by forwards with these aux_layers; None without."""
@@ -202,19 +143,8 @@ class GraphWorkspace:
             self._hidden[aux_layers] = torch.zeros(WIDEST, width, dtype=self.model.dtype, device=self.model.device)
         return self._hidden.get(aux_layers)
 
-    def draft_buffers(self, sampler: Sampler) -> DraftBuffers:
-        """Where drafts by this sampler come out."""
-        key = (sampler.vocabulary, sampler.greedy)
-        if key not in self._drafts:
-            self._drafts[key] = DraftBuffers(sampler, self.model.vocabulary, self.model.device)
-        return self._drafts[key]
-
-    def _positions(self, first: int, count: int) -> torch.Tensor:
-        return self.inputs.numbers[:1] + self._offsets[first : first + count]
-
-    def _replay(self, what: Hashable, how: tuple[object, ...], body: Body) -> Replay:
+    def _replay(self, key: Hashable, body: Body) -> Replay:
         """The replay of a body, or the body itself where it cannot be captured."""
-        key = (what, *how)
         if key in self._captured:
             self._captured.move_to_end(key)
             return self._captured[key]
@@ -223,7 +153,7 @@ class GraphWorkspace:
         except Exception as error:  # whatever it is: the lane can be decoded without, and the reason is shown
             _log.warning("a CUDA graph could not be captured", exc_info=True)
             self._captured[key] = body
-            self.failures.setdefault(what, Failure.of(error))
+            self.failure = self.failure or Failure.of(error)
         # Only now: the memory that all captures share is held by those that are left.
         if len(self._captured) > MOST_CAPTURED:
             self._captured.popitem(last=False)

@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 from specdemo.decoding.engines.base import Runner
 from specdemo.decoding.engines.eager import EagerRunner
 from specdemo.decoding.engines.graph_pool import graphs_of, no_graphs_reason
-from specdemo.decoding.engines.graph_runner import CapturedDraft, GraphRunner
+from specdemo.decoding.engines.graph_runner import GraphRunner
 from specdemo.decoding.engines.graph_workspace import Failure
 from specdemo.decoding.engines.llama_check import unsupported_reason
 from specdemo.decoding.lane import Lane
@@ -26,9 +26,6 @@ ADAPTIVE_COUNTS = (1, 2, 3, 5, 9, MAX_GAMMA + 1)
 """Of how many tokens verifies are captured where drafts differ in length: what lies between is filled up."""
 STEP_COUNTS = (1, 2)
 """What a draft model is fed step by step: the last token, or two where all of a draft was kept."""
-DRAFT_PREFIX = 2
-EXIT_PREFIX = 1
-"""The target's own first layers have always seen all but the last token."""
 
 
 class EngineChoice(NamedTuple):
@@ -52,22 +49,17 @@ def open_target(model: PreTrainedModel, lane: Lane, aux_layers: Sequence[int] = 
     return _prepared(_open(model, lane, _verify_counts(lane.settings), aux_layers), lane)
 
 
-def open_draft(model: PreTrainedModel, lane: Lane) -> tuple[Runner, CapturedDraft | None]:
-    """What runs the draft model, and all its steps of a round at once where that can be captured."""
-    runner = _open(model, lane, STEP_COUNTS)
-    captured = _captured_draft(runner, lane, DRAFT_PREFIX)
-    return _prepared(runner, lane) if captured is None else runner, captured
+def open_draft(model: PreTrainedModel, lane: Lane) -> Runner:
+    """What runs the draft model."""
+    return _prepared(_open(model, lane, STEP_COUNTS), lane)
 
 
-def open_first_layers(
-    target: Runner, model: PreTrainedModel, layers: int, lane: Lane
-) -> tuple[Runner, CapturedDraft | None]:
+def open_first_layers(target: Runner, model: PreTrainedModel, layers: int, lane: Lane) -> Runner:
     """The same for ``model``, the target's first layers, in the target's own cache."""
     runner = target.sharing(model, layers)
-    captured = _captured_draft(runner, lane, EXIT_PREFIX)
-    if captured is None and isinstance(runner, GraphRunner):
+    if isinstance(runner, GraphRunner):
         runner.prepare(lane.prompt_ids, _longest(lane))
-    return runner, captured
+    return runner
 
 
 def open_stepwise(model: PreTrainedModel, lane: Lane, reason: str) -> Runner:
@@ -106,21 +98,6 @@ def _prepared(runner: Runner, lane: Lane) -> Runner:
     if failure is None:
         return runner
     return _eager(runner.model, EngineChoice("eager", str(failure)), runner.aux_layers)
-
-
-def _captured_draft(runner: Runner, lane: Lane, prefix: int) -> CapturedDraft | None:
-    """All steps of a draft at once, where that can be captured.
-
-    Not where γ changes or a draft may end early, where scores depend on the tokens before, or where tokens are
-    drawn on another device.
-    """
-    settings, sampler = lane.settings, lane.sampler
-    if settings.adaptive_gamma or settings.p_min or sampler.history_dependent:
-        return None
-    if not isinstance(runner, GraphRunner) or runner.device != sampler.device:
-        return None
-    captured = CapturedDraft(runner, sampler, settings.gamma, prefix)
-    return captured if captured.prepare(lane.prompt_ids, _longest(lane)) else None
 
 
 def _longest(lane: Lane) -> int:

@@ -21,7 +21,7 @@ from specdemo.decoding.engines.eager import EagerRunner
 from specdemo.decoding.engines.graph_capture import Body, Replay
 from specdemo.decoding.engines.graph_pool import Graphs, graphs_of
 from specdemo.decoding.engines.graph_runner import GraphRunner
-from specdemo.decoding.engines.graph_workspace import DraftBuffers, Failure, GraphWorkspace
+from specdemo.decoding.engines.graph_workspace import Failure, GraphWorkspace
 from specdemo.decoding.engines.llama import LlamaModel
 from specdemo.decoding.engines.open import choose
 
@@ -117,10 +117,10 @@ def test_greedy_ids_equal_generates(family: str, gamma: int, tapes: list[Taped])
     trace, eager = both(ModelPair(target, perturbed(target)), gamma=gamma)
     assert trace.token_ids == generate(target, prompt_ids(9), 40)
     assert [(r.drafted, r.accepted) for r in trace] == [(r.drafted, r.accepted) for r in eager]
-    # A round is one replay of each model; before the first everything was captured, and replayed once to prove it.
-    rounds = len(trace.rounds) - 1
+    # A round is one replay of the target, and of the draft one for each token; before the first everything was
+    # captured, and replayed once to prove it.
     replayed = sorted(tape.replayed - tape.captured for tape in tapes)
-    assert replayed == [rounds - (trace.rounds[-1].drafted == 0), rounds]
+    assert replayed == sorted([len(trace.rounds) - 1, sum(r.drafted for r in trace)])
 
 
 @pytest.mark.parametrize("length", [1, 15, 16, 17])
@@ -133,14 +133,14 @@ def test_prompts_and_budgets_at_the_edges_of_kv_buckets(length: int, tapes: list
 
 @pytest.mark.parametrize("options", OTHERS, ids=str)
 def test_every_way_to_decode_gives_eagers_tokens(options: dict[str, object], tapes: list[Taped]) -> None:
-    """Guards drafters whose drafts are not captured, feeds of every width, and slots that an early exit shares."""
+    """Guards drafters that are not captured, feeds of every width, and slots that an early exit shares."""
     both(endless_pair("qwen2"), **options, gamma=4)
     assert sum(tape.replayed for tape in tapes) > 10
 
 
 @pytest.mark.parametrize("options", SAMPLED, ids=str)
 def test_a_seed_draws_the_tokens_that_it_draws_eagerly(options: dict[str, object], tapes: list[Taped]) -> None:
-    """Guards the order of draws: noise for a draft of γ is made before it, and not for tokens that are dropped."""
+    """Guards the order of draws, and that p and q are the same."""
     traces = both(endless_pair("qwen3"), **{"gamma": 4, "seed": 1, "temperature": 1.0, **options})
     for ours, theirs in zip(traces[0].tokens, traces[1].tokens, strict=True):
         assert (ours.id, ours.kind, ours.q is None) == (theirs.id, theirs.kind, theirs.q is None)
@@ -148,7 +148,7 @@ def test_a_seed_draws_the_tokens_that_it_draws_eagerly(options: dict[str, object
 
 
 def test_a_draft_of_another_width_is_padded_as_eagerly(tapes: list[Taped]) -> None:
-    """Guards noise and q, which are as wide as the target, from a draft that is narrower or wider."""
+    """Guards q, which is as wide as the target, from a draft that is narrower or wider."""
     target = endless_pair("llama").target
     for vocabulary in (64, 80):
         pair = ModelPair(widened(target, 72), widened(perturbed(target), vocabulary), None)
@@ -292,21 +292,6 @@ def test_what_ran_a_lane_is_not_changed_by_what_fails_later(tapes: list[Taped]) 
     assert choose(pair.target, "graphs") == ("eager", "graphs failed (in another lane)")
 
 
-def test_a_draft_that_cannot_be_captured_whole_is_drafted_step_by_step(
-    tapes: list[Taped], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Guards samplers with an operation that cannot be captured: the layers still can."""
-    monkeypatch.setattr(
-        graph_capture, "capture_on", lambda device: tapes.append(Taped((0,) if tapes else ())) or tapes[-1]
-    )
-    pair = endless_pair("llama")
-    sampled = Settings(gamma=4, temperature=1.0, acceptance="sampling", max_new_tokens=30)
-    first, direct = (specdemo.run(pair, prompt_ids(9), replace(sampled, engine=e)) for e in ("graphs", "auto"))
-    assert "graphs: drafting step by step (RuntimeError" in first.engine
-    assert first.token_ids == direct.token_ids
-    assert tapes[1].replayed > tapes[0].replayed
-
-
 def test_a_capture_that_fails_on_the_way_does_not_end_the_lane(
     tapes: list[Taped], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -376,14 +361,6 @@ def test_graphs_that_compute_something_else_are_found_before_the_lane_begins(
     assert trace.token_ids == eager.token_ids
     assert trace.engine.startswith(("eager", "target eager"))
     assert "graphs failed (Disproved: logits of " in trace.engine
-
-
-def test_a_wrong_draft_is_left_to_single_steps(tapes: list[Taped], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Guards drafts that a capture cannot hold although each of their forwards can be captured."""
-    right = DraftBuffers.take
-    monkeypatch.setattr(DraftBuffers, "take", lambda self, *args: right(self, *args).add_(1))
-    engine = by_graphs(endless_pair("llama"), gamma=4).engine
-    assert "graphs: drafting step by step (Disproved: a draft's tokens are not those of its scores" in engine
 
 
 @pytest.mark.parametrize(
