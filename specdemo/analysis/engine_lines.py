@@ -160,7 +160,8 @@ def synthetic_lines(engine: str, rates: Sequence[float], rounds: int | None) -> 
     }.get(engine)
     if not how or not rates or not rounds:
         return ""
-    return f"# To time other hardware at the acceptance of these {rounds:,} rounds (its output is no use), add {how}\n"
+    what = f"the acceptance of these {rounds:,} rounds (its output is no use)"
+    return f"# To time other hardware at {what}, add {how}\n"
 
 
 def _gguf(name: str) -> str:
