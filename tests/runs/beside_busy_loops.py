@@ -28,6 +28,7 @@ NEAR = 0.92
 GAMMAS, REPEATS = (2, 4, 8), Sweep().repeats  # as often as the page repeats a sweep
 TOKENS = 24
 SETTINGS = Settings(max_new_tokens=TOKENS)
+PLAIN = replace(SETTINGS, strategy="autoregressive")
 SWEPT = {repr(replace(SETTINGS, gamma=gamma)): replace(SETTINGS, gamma=gamma) for gamma in GAMMAS}
 
 
@@ -35,22 +36,27 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--times", type=int, default=20)
     parser.add_argument("--budget", type=float, default=25.0)
-    parser.add_argument("--repeats", type=int, default=5, help="of the quiet grid")
+    parser.add_argument("--repeats", type=int, default=2, help="of the quiet grid")
+    parser.add_argument("--only", choices=("sweep", "advice"), help="both unless given")
     args = parser.parse_args()
     torch.set_num_threads(1)
     pair = specdemo.load_pair("builtin")
     prompts = [some[0].prompt for some in by_domain().values()]
-    contenders = specdemo.advise(pair, prompts[0], SETTINGS, budget_seconds=5).contenders
-    lanes = {repr(c.settings(SETTINGS)): c.settings(SETTINGS) for c in contenders} | SWEPT
+    lanes = {repr(PLAIN): PLAIN} | SWEPT
+    if args.only != "sweep":
+        contenders = specdemo.advise(pair, prompts[0], SETTINGS, budget_seconds=5).contenders
+        lanes |= {repr(c.settings(SETTINGS)): c.settings(SETTINGS) for c in contenders}
     quiet = {prompt: grid(pair, lanes, [prompt], args.repeats, "quiet grid") for prompt in prompts}
     loops = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(os.cpu_count() or 1)]
     try:
         for prompt in islice(cycle(prompts), args.times):
-            sweep = specdemo.sweep(pair, prompt, SETTINGS, gammas=GAMMAS, repeats=REPEATS)
-            chosen = sweep.best_gamma and replace(SETTINGS, gamma=sweep.best_gamma)
-            judge("sweep", sweep, chosen, quiet[prompt])
-            advice = specdemo.advise(pair, prompt, SETTINGS, budget_seconds=args.budget)
-            judge("advice", advice, advice.settings() if advice.pays else None, quiet[prompt])
+            if args.only != "advice":
+                sweep = specdemo.sweep(pair, prompt, SETTINGS, gammas=GAMMAS, repeats=REPEATS)
+                chosen = sweep.best_gamma and replace(SETTINGS, gamma=sweep.best_gamma)
+                judge("sweep", sweep, chosen, quiet[prompt])
+            if args.only != "sweep":
+                advice = specdemo.advise(pair, prompt, SETTINGS, budget_seconds=args.budget)
+                judge("advice", advice, advice.settings() if advice.pays else None, quiet[prompt])
     finally:
         for loop in loops:
             loop.kill()
