@@ -43,6 +43,7 @@ def main() -> None:
     pair = specdemo.load_pair("builtin")
     prompts = [some[0].prompt for some in by_domain().values()]
     lanes = {repr(PLAIN): PLAIN} | SWEPT
+    specdemo.sweep(pair, prompts[0], SETTINGS, gammas=GAMMAS)  # which warms up
     if args.only != "sweep":
         contenders = specdemo.advise(pair, prompts[0], SETTINGS, budget_seconds=5).contenders
         lanes |= {repr(c.settings(SETTINGS)): c.settings(SETTINGS) for c in contenders}
