@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Mapping
 from datetime import date
 from io import StringIO
 from pathlib import Path
 from string import Formatter
 from typing import Any, TypeVar
 
-import httpx
 import torch
 from rich import box
 from rich.console import Console
@@ -35,10 +30,7 @@ Results = dict[str, Any]
 Name = TypeVar("Name")
 Value = TypeVar("Value")
 CPU = torch.device("cpu")
-APP = Path(__file__).resolve().parents[2] / "app.py"
-START_SECONDS = 180
 HELP = {
-    "browser": "Chromium's executable",
     "budget": "seconds of the advisor",
     "context": "tokens before those that are measured",
     "corpus": "folder of the texts of held-out tasks, which are then the prompts",
@@ -84,9 +76,6 @@ def run_bench(
     parser = argparse.ArgumentParser(f"python -m specdemo.bench.{name}".removesuffix("."), description=about)
     for option, default in {**options, "json": None}.items():
         flag, text = f"--{option.replace('_', '-')}", HELP.get(option)
-        if isinstance(default, bool):
-            parser.add_argument(flag, action="store_true", help=text)
-            continue
         several = isinstance(default, list)
         kind = str if default is None or default == [] else type(default[0] if several else default)
         parser.add_argument(flag, type=kind, nargs="+" if several else None, default=default, help=text)
@@ -165,24 +154,3 @@ def columns(formats: Mapping[str, str], rows: Iterable[Mapping[str, Any]]) -> st
 def verdict(kept: bool, claim: str) -> str:
     """A claim about the figures, and whether they keep it."""
     return f"{'ok  ' if kept else 'MISS'} {claim}"
-
-
-@contextmanager
-def app_process(port: int, **environment: str) -> Iterator[str]:
-    """The address of the app in a process of its own, once it gives a page."""
-    variables = {"GRADIO_SERVER_PORT": str(port), "GRADIO_ANALYTICS_ENABLED": "False", **environment}
-    command = [sys.executable, str(APP)]
-    app = subprocess.Popen(command, cwd=APP.parent, env={**os.environ, **variables}, stdout=subprocess.DEVNULL)
-    try:
-        url, until = f"http://127.0.0.1:{port}", time.monotonic() + START_SECONDS
-        while True:
-            with suppress(httpx.HTTPError):
-                if httpx.get(url, timeout=5).is_success:
-                    break
-            if time.monotonic() > until:
-                raise TimeoutError(f"the app gave no page at {url} within {START_SECONDS} seconds")
-            time.sleep(0.05)
-        yield url
-    finally:
-        app.terminate()
-        app.wait(30)

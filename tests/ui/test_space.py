@@ -78,8 +78,7 @@ def test_every_package_that_is_imported_is_declared() -> None:
         for name, packages in packages_distributions().items()
     }
     missing = {name for name in imported if not ({name} | of.get(name, set())) & declared}
-    # ZeroGPU brings the second, the tests' requirements the third, which only benches need.
-    elsewhere = {"specdemo", "spaces", "playwright"}
+    elsewhere = {"specdemo", "spaces"}  # ZeroGPU brings the second
     assert missing - elsewhere - sys.stdlib_module_names == set()
 
 
