@@ -116,6 +116,4 @@ def explain_batch(plain: BatchMetrics, drafted: BatchMetrics) -> str | None:
             f"Rows end apart, which leaves {drafted.mean_rows:.2f} of {drafted.rows} in a drafted round on "
             f"average and {plain.mean_rows:.2f} in a plain one."
         )
-    if drafted.padding and drafted.padding > 0.1:
-        sentences.append(f"{drafted.padding:.0%} of the positions computed only filled up shorter rows.")
     return " ".join(sentences)

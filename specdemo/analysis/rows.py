@@ -129,7 +129,6 @@ class Row(Totals):
         verify_cost: v(γ), median verify of γ+1 tokens / median target step.
         overhead_cost: o, median other time of a round / median target step.
         other_share: of the time after the prefills, what passed outside model forwards.
-        padding: of batches, the share of the positions computed that no row needed.
         memory: the largest peak of its runs, bytes.
         seconds: what its runs took, prefills and all; of advice those that count for no figure included.
         interval, interval_over: of advice the speed-up's 95 % interval, low and high, and what it is over:
@@ -162,7 +161,6 @@ class Row(Totals):
     verify_cost: float | None
     overhead_cost: float | None
     other_share: float | None
-    padding: float | None
     memory: int | None
     seconds: float
     interval: list[float] | None = None
@@ -234,9 +232,6 @@ def row_of(
     speedups = sorted((fast / slow, fast, slow) for a, b in pairs if (fast := speed(a)) and (slow := speed(b)))
     middle = speedups[(len(speedups) - 1) // 2] if speedups else (None, None, None)
     phases = (sums.draft_seconds, sums.verify_seconds, sums.other_seconds)
-    fed, needed = (
-        sum(getattr(f, name) for f in figures if isinstance(f, BatchMetrics)) for name in ("fed", "fed_needed")
-    )
     return Row(
         **{each.name: getattr(sums, each.name) for each in fields(sums)},
         settings=contender.settings(shared),
@@ -261,7 +256,6 @@ def row_of(
         verify_cost=v,
         overhead_cost=o,
         other_share=ratio(sums.other_seconds, fsum(seconds or 0.0 for seconds in phases)),
-        padding=ratio(fed - needed, fed),
         memory=max((run.memory for run in runs if run.memory is not None), default=None),
         seconds=fsum(run.wall_seconds for run in runs),
         copied=ratio(sum(s.copied for s in steps), len(steps)) if "," in contender.family else None,

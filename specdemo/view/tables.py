@@ -116,11 +116,6 @@ _COLUMNS: tuple[Column, ...] = (
     ("v(γ)", "median forward over γ + 1 tokens / median target step", lambda r: number(r.verify_cost, ".2f")),
     ("o", "median other time of a round / median target step", lambda r: number(r.overhead_cost, ".3f")),
     ("rounds", "target forwards after the prefills, over all runs", lambda r: number(r.rounds, ",")),
-    (
-        "padding",
-        "positions computed only to fill up shorter rows / all positions computed",
-        lambda r: number(r.padding, ".1%"),
-    ),
     ("overhead", "time outside model forwards", lambda r: number(r.other_share, ".1%")),
     ("memory", "largest peak of its runs", lambda r: NOTHING if r.memory is None else f"{r.memory / 1e9:.2f} GB"),
     ("runs", "each on one prompt", lambda r: number(r.runs, "d")),
@@ -139,7 +134,7 @@ _SHOWN: dict[type[Report], str] = {
     SweepReport: "γ, speed-up, predicted, τ/(γc+v), tokens/s, plain tokens/s, accepted, τ, c, v(γ), o, rounds",
     AdviceReport: "method, speed-up, tokens/s, accepted, τ, c, v(γ), memory, runs, seconds, verdict",
     LoadReport: "users, method, speed-up, tokens/s of all, of one, TTFT, accepted, τ",
-    SizeReport: "rows, speed-up, plain tokens/s, tokens/s, accepted, τ, padding, overhead",
+    SizeReport: "rows, speed-up, plain tokens/s, tokens/s, accepted, τ, overhead",
 }
 SHOWN = {kind: names.split(", ") for kind, names in _SHOWN.items()}
 """The names of a report's columns, by its kind."""
@@ -277,7 +272,7 @@ BATCH_FIGURES: tuple[Column, ...] = (
         "rows that took part, on average; the batch shrinks as rows end",
         _number("mean_rows", ".1f"),
     ),
-    *columns(["padding", "overhead"]),
+    *columns(["overhead"]),
 )
 """Of a ``BatchMetrics``."""
 

@@ -30,7 +30,6 @@ from specdemo import (
 )
 from specdemo.analysis.batch_metrics import measure_batch
 from specdemo.decoding.batch.runner import RaggedRunner
-from specdemo.decoding.engines import eager as forward
 from specdemo.decoding.gamma import Costs
 from specdemo.decoding.trials import check_batches
 from specdemo.runs.load import warm_up
@@ -174,30 +173,6 @@ def test_a_closed_batch_leaves_no_cache_behind() -> None:
     assert not [o for o in gc.get_objects() if type(o) is RaggedRunner]
 
 
-def test_positions_counted_from_traces_are_those_the_models_were_fed() -> None:
-    """Guards the padding figure against the forwards themselves."""
-    pair, ids = toy_pair("llama"), prompts(6)
-    fed: list[int] = []
-    original = forward.Forward.__call__
-
-    def watched(self: object, tokens: torch.Tensor, *args: object, **options: object) -> torch.Tensor:
-        fed.append(tokens.numel())
-        return original(self, tokens, *args, **options)
-
-    warm_up(pair)
-    check_batches(pair, drafting=True)
-    for settings in (
-        Settings(gamma=5, max_new_tokens=40),
-        Settings(gamma=3, adaptive_gamma=True, max_new_tokens=40),
-        Settings(drafter="prompt_lookup", max_new_tokens=40),
-        Settings(strategy="autoregressive", max_new_tokens=40),
-    ):
-        fed.clear()
-        with patch.object(forward.Forward, "__call__", watched):
-            traces = run_batch(pair, ids, settings)
-        assert measure_batch(traces).fed == sum(fed)
-
-
 def test_figures_of_a_batch_are_those_of_its_rows() -> None:
     """Guards the sums, and the time: rows share a clock, so seconds are not added up."""
     traces = run_batch(toy_pair("llama"), prompts(5), Settings(gamma=4, max_new_tokens=40))
@@ -210,7 +185,6 @@ def test_figures_of_a_batch_are_those_of_its_rows() -> None:
     assert figures.tokens_per_second == figures.emitted / (figures.seconds - figures.ttft)
     phases = figures.draft_seconds + figures.verify_seconds + figures.other_seconds
     assert phases == pytest.approx(figures.seconds - figures.ttft)
-    assert figures.fed_needed <= figures.fed
 
 
 @pytest.mark.parametrize(

@@ -150,11 +150,11 @@ def test_the_reason_is_made_of_the_measured_times(figures: BatchMetrics) -> None
     """Guards the sentence: 10 plain steps of 10 ms each against 4 drafted ones of 15 ms that keep 2.5 tokens."""
     plain = replace(figures, rows=2, forwards=10, rounds=20, emitted=20, ttft=0.0, seconds=0.1)
     phases = {"draft_seconds": 0.02, "verify_seconds": 0.036, "other_seconds": 0.004}
-    counts = {"forwards": 4, "rounds": 6, "emitted": 15, "fed": 100, "fed_needed": 75}
+    counts = {"forwards": 4, "rounds": 6, "emitted": 15}
     drafted = replace(figures, rows=2, ttft=0.0, seconds=0.06, **phases, **counts)
     assert explain_batch(plain, drafted) == (
         "1.25×: a round keeps 2.50 tokens a row and takes 1.50 plain steps (0.50 for drafting, 0.90 for one pass "
         "of the target, 0.10 for everything else). Rows end apart, which leaves 1.50 of 2 in a drafted round on "
-        "average and 2.00 in a plain one. 25% of the positions computed only filled up shorter rows."
+        "average and 2.00 in a plain one."
     )
     assert explain_batch(replace(plain, emitted=0), drafted) is None
