@@ -18,7 +18,6 @@ from specdemo.settings import LLAMA_CPP, Settings
 
 TIMEOUT_SECONDS = 60.0
 LONGEST_TIMEOUT = 3600.0
-MOST_STOPS = 4
 
 
 class ServedPair(ABC):
@@ -26,8 +25,6 @@ class ServedPair(ABC):
 
     name: str  # how people call it
     chat: bool  # put a text prompt into the server's chat template, unless the settings say otherwise
-    # texts at which the server ends its output, besides its end tokens; it leaves them out
-    stop: tuple[str, ...] = ()
     # its servers are started with the settings of each lane, so that drafter and γ are the lane's
     obeys: ClassVar[bool] = False
     one_at_a_time: bool = False  # a lane's server is there only while the lane runs
@@ -63,7 +60,6 @@ class ServerPair(ServedPair):
         chat: put a text prompt into the server's chat template, unless the settings say otherwise.
         speculative_model: what the speculative deployment calls the model, if it differs.
         timeout: the longest wait for the next chunk of a response, in seconds.
-        stop: texts at which the server ends its output, besides its end tokens; it leaves them out.
         own_hardware: its deployments compute on hardware that nothing else here uses, such as GPUs of their own,
             though their addresses are those of this machine. Their lanes and jobs then run beside all others.
 
@@ -79,7 +75,6 @@ class ServerPair(ServedPair):
     chat: bool = False
     speculative_model: str | None = None
     timeout: float = TIMEOUT_SECONDS
-    stop: tuple[str, ...] = ()
     own_hardware: bool = False
 
     def __post_init__(self) -> None:
@@ -105,10 +100,6 @@ class ServerPair(ServedPair):
         number = isinstance(self.timeout, int | float) and not isinstance(self.timeout, bool)
         if not number or not 0 < self.timeout <= LONGEST_TIMEOUT:
             raise ServerError(f"timeout must be a number of seconds above 0 and at most {LONGEST_TIMEOUT:g}.")
-        stop = self.stop if isinstance(self.stop, list | tuple) else ("",)
-        if len(stop) > MOST_STOPS or not all(isinstance(text, str) and text for text in stop):
-            raise ServerError(f"stop must be a list of at most {MOST_STOPS} texts, none of them empty.")
-        object.__setattr__(self, "stop", tuple(stop))
         object.__setattr__(self, "name", self.name or self.model)
 
     @property

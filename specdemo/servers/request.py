@@ -27,7 +27,7 @@ def wanted_of(pair: ServedPair, prompt: Any, settings: Settings) -> Wanted:
             raise PromptError("token ids are not negative.")
         if settings.chat:
             raise PromptError("token ids cannot be put into a chat template; give text, or switch chat off.")
-    return Wanted(pair.model_of(settings.strategy), prompt, chat, settings, pair.stop)
+    return Wanted(pair.model_of(settings.strategy), prompt, chat, settings)
 
 
 def server_of(pair: Any, settings: Settings) -> ServedPair:

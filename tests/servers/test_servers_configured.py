@@ -30,7 +30,6 @@ model = "m"
 api_key_env = "ONE_KEY"
 chat = true
 timeout = 120
-stop = ["User:"]
 
 [[server]]
 id = "two"
@@ -89,7 +88,7 @@ def test_a_file_names_servers_and_the_environment_holds_their_keys(
     monkeypatch.setenv("ONE_KEY", KEY)
     assert problems() == {}
     one, two = servers().values()
-    urls, options = ("http://a:8000/v1", "https://b/v1"), {"chat": True, "timeout": 120, "stop": ("User:",)}
+    urls, options = ("http://a:8000/v1", "https://b/v1"), {"chat": True, "timeout": 120}
     assert one.pair == ServerPair(*urls, "m", api_key=KEY, name="The first", **options)
     assert KEY not in repr(one)
     assert (two.label, two.pair.baseline_url) == ("two", None)
@@ -181,7 +180,6 @@ ADDRESSES = ["ftp://a", "http://", "http://u:p@a", "http://a:99999", "http://a/v
 UNUSABLE = {
     "baseline_url": [*ADDRESSES, "http://a/v1/chat/completions"],
     "model": ["", None],
-    "stop": ["User:", [""], ["a"] * 5],
     "timeout": [0, True],
     "chat": [1],
     "api_key": ["a\nb", "schlüssel"],

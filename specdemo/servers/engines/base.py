@@ -23,7 +23,6 @@ class Wanted:
     prompt: str | list[int]  # text, or token ids
     chat: bool  # whether a text is to be put into the chat template
     settings: Settings  # of the lane
-    stop: tuple[str, ...] = ()  # texts that end the output
     alone: bool = True  # whether no other request runs meanwhile that further questions would disturb
 
     @property
@@ -67,9 +66,9 @@ class Engine(ABC):
 
     def sampling(self, length: str, seed: str = "seed") -> dict[str, Any]:
         """The parameters that all engines take, the length and the seed under the names of this one."""
-        settings, stop = self.wanted.settings, self.wanted.stop
+        settings = self.wanted.settings
         common = {length: settings.max_new_tokens, seed: settings.seed, "temperature": settings.temperature}
-        return {**common, "top_p": settings.top_p, **({"stop": list(stop)} if stop else {})}
+        return {**common, "top_p": settings.top_p}
 
     @abstractmethod
     def request(self) -> CompletionRequest:

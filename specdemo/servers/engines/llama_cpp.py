@@ -18,7 +18,7 @@ from specdemo.servers.response import Chunk, Speculation, Step, count, entry, se
 MILLISECOND = 1e-3
 LISTED = 20  # likeliest tokens of a place
 QUEUED_SECONDS = 0.25  # a longer wait than this before the prompt is read was for a free slot
-STOPS = {"eos": "stop", "word": "stop", "limit": "length"}  # its reasons for an end, in the words of OpenAI's API
+STOPS = {"eos": "stop", "limit": "length"}  # its reasons for an end, in the words of OpenAI's API
 OWN_DEFAULTS = {"min_p": 0.0, "top_n_sigma": -1.0, "typical_p": 1.0, "presence_penalty": 0, "frequency_penalty": 0}
 """Sampling that a server applies, or can be started with, unless a request overrules it."""
 
