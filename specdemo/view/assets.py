@@ -28,10 +28,9 @@ SCRIPTS = (
     "race-headline.js",
     "race.js",
     "race-player.js",
-    "batch.js",
 )
 """In the order in which they must be loaded."""
-STYLES = ("race.css", "race-tree.css", "race-player.css", "batch.css", "advice.css")
+STYLES = ("race.css", "race-tree.css", "race-player.css", "advice.css")
 _templates = Environment(
     loader=FileSystemLoader(WEB), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
 )

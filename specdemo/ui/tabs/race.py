@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 import gradio as gr
-from fastapi import Response
 
 from specdemo.drafters import DRAFTERS
 from specdemo.errors import SpecDemoError
@@ -16,25 +15,19 @@ from specdemo.ui.jobs.job import JobState, Paces
 from specdemo.ui.jobs.limits import limits
 from specdemo.ui.jobs.queue import JobRunner
 from specdemo.ui.jobs.race import RaceJob, RepeatJob, race_job, race_value, repeat_job
-from specdemo.ui.jobs.session_recordings import RoundStreams, SessionRecordings
+from specdemo.ui.jobs.session_recordings import SessionRecordings
 from specdemo.ui.links import link_of
-from specdemo.ui.panel.controls import UNQUEUED, Controls, drawn_by
+from specdemo.ui.panel.controls import UNQUEUED, Controls
 from specdemo.ui.panel.pair_card import PairLoading
 from specdemo.ui.state.request import PanelRequest
 from specdemo.ui.state.state import of_lanes
 from specdemo.ui.tabs.recordings_panel import RecordingsPanel
-from specdemo.ui.tabs.tab_parts import Start, Updates, connect
+from specdemo.ui.tabs.tab_parts import Start, Updates, connect, create_stage
 from specdemo.view.assets import plotly_js, race_scripts
 from specdemo.view.headline import headline
 from specdemo.view.lane_headers import trace_headers
 from specdemo.view.race_value import idle_value, summary
 
-CONNECT = """
-const stage = window.SpecDemoStage.mount(element.querySelector(".race-root"));
-const receive = () => stage.receive(props.value, server.fetch);
-watch("value", receive);
-receive();
-"""
 OTHER_GAMMA = "() => window.SpecDemoPanel.gammas(Number(document.querySelector('[data-role=gamma]').value))"
 RUN = "() => { document.getElementById('run').click(); }"
 
@@ -56,13 +49,7 @@ def create_race_tab(
     before there is a race.
     """
     chosen = controls.request([component.value for component in controls.inputs()]).lanes
-    streams = RoundStreams()
-
-    def fetch(asked: list[Any]) -> Response:
-        return streams.fetch(asked)
-
-    first = idle_value([lane.settings for lane in chosen])
-    view = drawn_by(CONNECT, "race-root", value=first, server_functions=[fetch], elem_id="race")
+    view, streams = create_stage("race", idle_value([lane.settings for lane in chosen]))
     recordings, signals = SessionRecordings(limits().kept), controls.signals
     panel = RecordingsPanel(view, recordings, signals, streams)
 

@@ -110,7 +110,7 @@ class Results:
         able = [engine for engine, text in lines.items() if not all(t.startswith("#") for t in text.splitlines())]
         return {
             self.area: gr.update(visible=True),
-            self.headline: f'<div class="specdemo-race specdemo-batch"><div class="race-hero">{text}</div></div>',
+            self.headline: f'<div class="specdemo-race"><div class="race-hero">{text}</div></div>',
             self.table: report_table(report),
             self.known: True,
             self.files: gr.update(visible=False),

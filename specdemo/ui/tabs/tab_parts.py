@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import gradio as gr
+from fastapi import Response
 
 from specdemo.analysis.wording import counted
 from specdemo.drafters import DRAFTERS
@@ -25,7 +26,8 @@ from specdemo.ui.jobs.limits import limits
 from specdemo.ui.jobs.losslessness import CheckJob
 from specdemo.ui.jobs.measuring import MeasureJob
 from specdemo.ui.jobs.queue import JobRunner, visitor_of
-from specdemo.ui.panel.controls import UNQUEUED, UNSEEN, Controls
+from specdemo.ui.jobs.session_recordings import RoundStreams
+from specdemo.ui.panel.controls import UNQUEUED, UNSEEN, Controls, drawn_by
 from specdemo.ui.panel.first_pair import expected
 from specdemo.ui.state.request import PanelRequest, whole
 from specdemo.ui.state.state import DOMAINS, OWN, PANEL, TABS, Batch, Losslessness, Sweep, in_page_words
@@ -130,6 +132,24 @@ def connect(
         # Gradio's ``then`` follows only on what went well.
         refused = done.failure(None, None, list(outputs), js=refusal(start), **UNQUEUED)
         controls.ended.extend(event.then(over, None, free, **UNQUEUED) for event in (done, refused))
+
+
+CONNECT = """
+const stage = window.SpecDemoStage.mount(element.querySelector(".race-root"));
+const receive = () => stage.receive(props.value, server.fetch);
+watch("value", receive);
+receive();
+"""
+
+
+def create_stage(element: str, value: dict[str, Any] | None) -> tuple[gr.HTML, RoundStreams]:
+    """Build the view of a race, or of a batch, in the current layout; it fetches the rounds that are offered."""
+    streams = RoundStreams()
+
+    def fetch(asked: list[Any]) -> Response:
+        return streams.fetch(asked)
+
+    return drawn_by(CONNECT, "race-root", value=value, server_functions=[fetch], elem_id=element), streams
 
 
 def state_line(state: JobState) -> str:

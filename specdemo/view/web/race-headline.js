@@ -65,7 +65,7 @@ class Hero {
   /** @param {?Object} value of the race view  @param {Object[]} lanes of the view, with what they counted */
   show(value, phase, lanes) {
     const over = OVER.has(phase);
-    const result = over ? value?.headline : value && live(lanes);
+    const result = over ? value?.headline : value && !value.columns && live(lanes);
     setText(this.lane, result?.lane ? `${result.lane}:` : "");
     setText(this.speedup, result?.figure || "");
     setData(this.speedup, "trend", result?.trend);
@@ -76,7 +76,7 @@ class Hero {
     this.verdict.showVerdict(value?.verdict);
     this.message.show(phase, MESSAGE_ICONS[phase], value?.message);
     // The button under a run of this page that came to its end, or how far its repetition is.
-    const possible = phase === "done" && result?.trend && !value.replay && document.querySelector("#race-repeat");
+    const possible = phase === "done" && result?.trend && !value.replay && !value.columns && document.querySelector("#race-repeat");
     this.again.parentNode.hidden = !possible || lanes.length < 2;
     this.again.hidden = value?.repeating?.over === false;
     setText(this.repeating, value?.repeating?.message || "");

@@ -1,6 +1,5 @@
 /*
- * What the race view and the batch view share: the scrolling text of a lane, copying from it, the legend, and the table
- * of figures.
+ * Parts of the race view: the scrolling text of a lane, copying from it, the legend, and the table of figures.
  *
  * Nothing here asks for the layout while text is added: the area is a column in reverse order, which the browser itself
  * keeps at its end.

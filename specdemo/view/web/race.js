@@ -1,5 +1,6 @@
 /*
- * The race view: lanes of tokens side by side, their figures, the speed-up, and the reason for it.
+ * The race view: lanes of tokens side by side, their figures, the speed-up, and the reason for it. Of a batch, whose value has
+ * `columns`, the titles of its figures, each row has two lanes.
  * It counts what playback at a moment needs; what is said of a run that has ended is in its value.
  *
  * @typedef {{title: string, detail: string, gamma: number, adaptive?: boolean, lossy?: boolean, rule?: string,
@@ -164,7 +165,7 @@ class View {
     const rounds = value?.rounds || [];
     const specs = value?.lanes?.length ? value.lanes : this.lanes.map(({ spec }) => ({ ...spec, server: null, reported: null }));
     const run = value ? value.run : null;
-    if (run !== this.run || specs.length !== this.lanes.length) this.begin(run, specs);
+    if (run !== this.run || specs.length !== this.lanes.length) this.begin(run, specs, value?.columns);
     if (rounds.length < this.seen) { // back to an earlier moment
       this.reset();
       this.lanes.forEach((lane) => lane.text.clear());
@@ -183,18 +184,19 @@ class View {
     this.refreshLanes(phase, value?.headline?.doubt);
     this.hero.show(value, phase, this.lanes);
     this.showWhy(value?.why, phase, value?.seenAgain);
-    if (!this.over) this.figures.show(specs.map((spec) => spec.title), value?.figures || []);
+    if (!this.over) this.figures.show(value?.columns || specs.map((spec) => spec.title), value?.figures || []);
     if (OVER.has(phase) && !this.over) this.finish();
     this.over = OVER.has(phase);
   }
 
-  begin(run, specs) {
+  begin(run, specs, columns) {
     this.run = run;
     let series = 0;
-    // The speed-up of two lanes stands above them; of more, each shows its own over the first plain one.
+    // The speed-up of two lanes or of a batch stands above them; of more lanes, each shows its own over the first plain one.
     this.base = Math.max(0, specs.findIndex((spec) => spec.gamma === 0 && !spec.server));
-    const over = (i) => (specs.length > 2 && i !== this.base ? specs[this.base].title : null);
-    this.lanes = specs.map((spec, i) => new Lane(spec, i, spec.gamma > 0 ? ++series : 0, over(i), this.tip));
+    const over = (i) => (specs.length > 2 && !columns && i !== this.base ? specs[this.base].title : null);
+    const seriesOf = (spec) => (spec.gamma === 0 ? 0 : columns ? 1 : ++series);
+    this.lanes = specs.map((spec, i) => new Lane(spec, i, seriesOf(spec), over(i), this.tip));
     this.laneRow.replaceChildren(...this.lanes.map((lane) => lane.card));
     setData(this.laneRow, "lanes", specs.length);
     this.tree.begin(this.lanes);
