@@ -11,6 +11,7 @@ from concurrent.futures import Executor
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from threading import Event, Lock
+from time import monotonic
 from typing import Any
 
 from specdemo.drafters import only_copies
@@ -57,6 +58,7 @@ class Job(ABC):
     kind: str  # names the queue in which it waits
     noun: str  # what people call it, for messages
     lane: LaneRequest  # what it measures; a race has several, and says its pairs itself
+    pace = 0.0  # seconds at least between two of its states while it runs
 
     @property
     def first(self) -> Any:
@@ -87,7 +89,7 @@ class Job(ABC):
 
     @abstractmethod
     def states(self, pairs: Sequence[ModelPair | None], thread: Executor, stop: Event) -> Generator[JobState]:
-        """Run it: a few states a second, the last one final. It ends within one round once ``stop`` is set.
+        """Run it: its states, the last one final. It ends within one round once ``stop`` is set.
 
         The models, in ``pairs``, run in ``thread``, while the calling thread waits.
         """
@@ -106,16 +108,20 @@ def load_pairs(
 
 
 def until_the_end(job: Job, states: Generator[JobState], stop: Event) -> Generator[JobState]:
-    """The states of a job; an error ends them with one that has its message and the last result.
+    """The states of a job, at its pace; an error ends them with one that has its message and the last result.
 
     Closing this iterator, as happens when the visitor leaves, sets ``stop``.
     """
-    state = JobState("loading", WAITING)
+    state, told = JobState("loading", WAITING), -math.inf
     with closing(states):
         try:
             state = replace(state, result=job.first)
             for new in states:
                 state = new if new.result is not None else replace(new, result=state.result)
+                if new.phase == "running":
+                    if monotonic() - told < job.pace:
+                        continue
+                    told = monotonic()
                 yield state
             return
         except GeneratorExit:

@@ -29,6 +29,13 @@ def in_thread(thread: Executor, work: Callable[..., T], *arguments: Any) -> T:
     return outcome(thread.submit(work, *arguments))
 
 
+def stepped(thread: Executor, stop: Event, start: Callable[..., Any], *arguments: Any) -> Generator[Any]:
+    """The values of a generator that ``start`` gives in ``thread``, each a task of it, until ``stop`` is set."""
+    with closing(in_thread(thread, start, *arguments)) as steps:
+        while not stop.is_set() and (new := in_thread(thread, next, steps, None)) is not None:
+            yield new
+
+
 def outcome(job: Future[T]) -> T:
     """What a job in the models' thread returned, once it is over.
 

@@ -59,7 +59,7 @@ class Plot {
     make("button", "chart-png", head, "PNG", { type: "button", title: "Save this chart as an image" });
     this.host = make("div", className, make("div", "race-plot", this.card), null, { "data-role": role });
     this.lanes = [];
-    this.width = this.timer = this.drew = this.took = 0;
+    this.width = this.timer = 0;
     this.drawn = this.stale = false;
     new ResizeObserver((entries) => this.resized(entries[0].contentRect.width)).observe(this.host);
     const themes = new MutationObserver(() => this.drawn && this.schedule());
@@ -85,12 +85,9 @@ class Plot {
     this.timer = 0;
     if (!window.Plotly) this.schedule(LATE);
     if (!window.Plotly || !this.width || !this.ready) return; // `resized` comes back here
-    const began = performance.now();
     const colours = readColours(this.host);
     window.Plotly.react(this.host, this.traces(colours), this.layout(colours), OPTIONS);
     [this.drawn, this.stale] = [true, false];
-    this.drew = performance.now();
-    this.took = this.drew - began;
   }
 
   resized(width) {
@@ -107,12 +104,8 @@ class Plot {
 /** Lane seconds between two points, and the points of a line at most: a longer run has them further apart. */
 const STEP = 0.05;
 const MOST_POINTS = 300;
-/**
- * Milliseconds between two redraws, and how many times longer than a redraw that is at least: Plotly takes tens of
- * milliseconds, and the text must go on without jerks.
- */
-const PAUSE = 250;
-const SHARE = 8;
+/** Milliseconds between two redraws: Plotly takes tens of milliseconds, and the text must go on without jerks. */
+const PAUSE = 400;
 
 /** The line of one lane: its clock, and its tokens until then. A server's pieces of text are not counted. */
 function lineOf(rounds) {
@@ -166,7 +159,7 @@ class TokenChart extends Plot {
   }
 
   grow() {
-    if (!this.timer) this.schedule(Math.max(0, this.drew + Math.max(PAUSE, SHARE * this.took) - performance.now()));
+    if (!this.timer) this.schedule(this.drawn ? PAUSE : 0);
   }
 
   /** Draws without delay, on axes that fit the whole run. */

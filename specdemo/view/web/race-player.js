@@ -25,7 +25,7 @@ const latest = (rounds) => rounds.reduce((most, round) => Math.max(most, round.s
 
 const within = (value, most) => Math.min(Math.max(0, value), most);
 
-/** A button with a sign, drawn by race-player.css, and a name for those who do not see it. */
+/** A button with a sign, of race-player.css, and a name for those who do not see it. */
 function signed(parent, action, label, title, act) {
   const made = button(parent, "race-control", null, act, { "data-action": action, title });
   make("i", "race-glyph", made, null, { "aria-hidden": "true" });
