@@ -39,7 +39,11 @@ function axis(colours, extra) {
 
 function baseLayout(colours) {
   return {
-    showlegend: false, autosize: true, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
+    autosize: true, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", showlegend: true,
+    legend: {
+      orientation: "h", x: 1, xanchor: "right", y: 1, yanchor: "bottom", traceorder: "normal", itemclick: false,
+      itemdoubleclick: false, font: { color: colours.dim },
+    },
     font: { family: "system-ui, sans-serif", size: 12, color: colours.ink },
     hoverlabel: { bgcolor: colours.card, bordercolor: colours.line, font: { color: colours.ink, size: 12 }, align: "left" },
   };
@@ -48,14 +52,13 @@ function baseLayout(colours) {
 /** Gives an element the colour of a line; see race.css. */
 const tint = (element, colour) => element.style.setProperty("--race-series", `var(--race-${colour})`);
 
-/** A card with a chart: its heading, the keys of its lines, and the button that saves it. */
+/** A card with a chart: its heading, and the button that saves it. */
 class Plot {
   /** @param {string} className of the element that Plotly draws in  @param {string} role of it */
   constructor(parent, className, role) {
     this.card = make("section", "race-card", parent);
     const [head, title] = cardHead(this.card);
     this.title = title;
-    this.keys = make("div", "race-lines", head);
     make("button", "chart-png", head, "PNG", { type: "button", title: "Save this chart as an image" });
     this.host = make("div", className, make("div", "race-plot", this.card), null, { "data-role": role });
     this.lanes = [];
@@ -66,12 +69,6 @@ class Plot {
     for (const element of [document.documentElement, document.body]) {
       themes.observe(element, { attributes: true, attributeFilter: ["class"] });
     }
-  }
-
-  addKey(name, colour, kind) {
-    const key = make("span", "", this.keys, name, { "data-key": kind });
-    key.prepend(make("i"));
-    tint(key, colour);
   }
 
   /** Draws after some milliseconds, or as soon as Plotly is there and the chart has a width. */
@@ -148,8 +145,6 @@ class TokenChart extends Plot {
   /** @param {{spec: LaneSpec, rounds: Round[], series: number}[]} lanes whose rounds are drawn from now on */
   begin(lanes) {
     this.lanes = lanes;
-    this.keys.replaceChildren();
-    for (const { spec, series } of lanes) this.addKey(spec.title, SERIES[series], series ? "line" : "dashed");
   }
 
   /** The lanes have no rounds yet, or fewer than before. */
@@ -177,7 +172,7 @@ class TokenChart extends Plot {
     }));
     const heads = this.points.map(({ x, y }, i) => ({
       type: "scatter", mode: "markers", x: x.slice(-1), y: y.slice(-1), hoverinfo: "skip", cliponaxis: false,
-      marker: { size: 7, color: colourOf(i) },
+      showlegend: false, marker: { size: 7, color: colourOf(i) },
     }));
     return lines.concat(heads);
   }
@@ -188,7 +183,7 @@ class TokenChart extends Plot {
     const ends = this.over && x ? [x * 1.02, Math.max(1, y * 1.08)] : [Math.max(1, roundUp(x * 1.05)), Math.max(20, roundUp(y * 1.08))];
     const showticklabels = this.lanes.length > 0;
     return {
-      ...baseLayout(colours), margin: { l: 44, r: 18, t: 8, b: 26 }, hovermode: "x unified", dragmode: false,
+      ...baseLayout(colours), margin: { l: 44, r: 18, t: 24, b: 26 }, hovermode: "x unified", dragmode: false,
       xaxis: axis(colours, {
         range: [0, ends[0]], ticksuffix: " s", showgrid: false, nticks: 7, hoverformat: ".2f", showspikes: false, showticklabels,
       }),
@@ -202,7 +197,7 @@ class TokenChart extends Plot {
 /** Stretches of a lane: each is up to three bars, and thousands of bars make the page slow. */
 const MOST_STRETCHES = 60;
 const ROW_HEIGHT = 44;
-const AXIS_HEIGHT = 34;
+const AXIS_HEIGHT = 54;
 /** Letters of a lane's title. */
 const LONGEST = 24;
 const PHASES = [
@@ -241,8 +236,6 @@ function quote(rounds) {
 class Timeline extends Plot {
   constructor(parent) {
     super(parent, "race-timeline", "timeline");
-    for (const { name, colour } of PHASES) this.addKey(name, colour, "block");
-    this.copied = make("span", "", this.keys, "▾ copied", { "data-key": "copied" });
   }
 
   known({ rounds }) {
@@ -259,7 +252,6 @@ class Timeline extends Plot {
     const size = Math.max(1, ...lanes.map(({ rounds }) => sizeOf(rounds)));
     setText(this.title, "Where the time went" + (size > 1 ? `, ${size} rounds at a time` : ""));
     this.host.style.height = `${ROW_HEIGHT * lanes.length + AXIS_HEIGHT}px`;
-    this.copied.hidden = !lanes.some(({ rounds }) => rounds.some(({ copied }) => copied));
     this.schedule();
     return this.ready;
   }
@@ -272,6 +264,7 @@ class Timeline extends Plot {
     return {
       type: "scatter", mode: "markers", name: "copied", x: points.map(([x]) => x), y: points.map(([, y]) => y),
       marker: { symbol: "triangle-down", size: 6, color: colours.ink }, hoverinfo: "skip", cliponaxis: false,
+      showlegend: points.length > 0,
     };
   }
 
@@ -301,7 +294,7 @@ class Timeline extends Plot {
     const titles = this.lanes.map(({ spec: { title } }) => literal(title.length > LONGEST ? title.slice(0, LONGEST - 1) + "…" : title));
     return {
       ...baseLayout(colours),
-      barmode: "overlay", bargap: 0.3, dragmode: "pan", margin: { l: 12, r: 18, t: 2, b: 26 },
+      barmode: "overlay", bargap: 0.3, dragmode: "pan", margin: { l: 12, r: 18, t: 22, b: 26 },
       annotations: this.lanes.flatMap((lane, i) => (this.known(lane) || !lane.rounds.length ? [] : [{
         x: 0, y: i, xanchor: "left", showarrow: false, text: "the server does not say",
         font: { size: 12, color: colours.dim },
@@ -326,7 +319,7 @@ const LEAST_WIDTH = 640;
 function standalone({ data, layout }, title) {
   const { color: ink, backgroundColor: ground } = getComputedStyle(document.body);
   return {
-    data: data.map((trace) => (trace.name ? trace : { ...trace, showlegend: false })),
+    data,
     layout: {
       ...layout, width: undefined, height: undefined, paper_bgcolor: ground, plot_bgcolor: ground,
       margin: { ...layout.margin, t: (layout.margin?.t || 0) + HEAD },

@@ -58,7 +58,7 @@ class Hero {
     this.message = new Notice(claim, "message", "race-message");
     const row = make("p", "race-again", hero);
     const repeat = () => document.querySelector("#race-repeat")?.click();
-    this.again = button(row, "race-repeat", "Repeat ×5", repeat, { "data-role": "repeat", title: REPEAT_HINT });
+    this.again = button(row, "race-control wide", "Repeat ×5", repeat, { "data-role": "repeat", title: REPEAT_HINT });
     this.repeating = make("span", "", row, null, { "data-role": "repeating", role: "status" });
   }
 
