@@ -30,7 +30,7 @@ from specdemo.ui.jobs.session_recordings import RoundStreams
 from specdemo.ui.panel.controls import UNQUEUED, UNSEEN, Controls, drawn_by
 from specdemo.ui.panel.first_pair import expected
 from specdemo.ui.state.request import PanelRequest, whole
-from specdemo.ui.state.state import DOMAINS, OWN, PANEL, TABS, Batch, Losslessness, Sweep, in_page_words
+from specdemo.ui.state.state import DOMAINS, OWN, PANEL, TABS, Measured, in_page_words
 from specdemo.view.progress_text import duration
 
 REFUSED = JobState("error", "This did not begin: the page’s lower edge says why.")
@@ -194,7 +194,7 @@ def create_prompt_source(controls: Controls, tab: str) -> gr.File:
 
 
 def chosen_prompts(
-    panel_prompt: str, tab: Sweep | Batch | Losslessness, file: str | None, *, mixed: bool = False
+    panel_prompt: str, tab: Measured, file: str | None, *, mixed: bool = False
 ) -> list[tuple[str, str]]:
     """The prompts in the order of the page, each with its domain or the kind that a file names.
 

@@ -315,7 +315,7 @@ const SCALE = 2;
 const HEAD = 64;
 const LEAST_WIDTH = 640;
 
-/** A figure for use outside the page: with a title, a legend and a background. */
+/** A figure for use outside the page: with a title and a background. */
 function standalone({ data, layout }, title) {
   const { color: ink, backgroundColor: ground } = getComputedStyle(document.body);
   return {
@@ -326,8 +326,6 @@ function standalone({ data, layout }, title) {
       font: { ...layout.font, color: ink },
       title: { text: literal(title), x: 0, xref: "paper", xanchor: "left", y: 1, yref: "container", yanchor: "top",
         pad: { t: 14 }, font: { size: 15, color: ink, weight: 600 } },
-      showlegend: true,
-      legend: { orientation: "h", x: 0, xanchor: "left", y: 1, yanchor: "bottom", font: { color: ink } },
     },
   };
 }
