@@ -29,7 +29,7 @@ const LEAD = /^([^:.]{1,60}: )?([\d.,]+× as fast as|\d+% slower than|[Aa]s fast
 
 const { OVER, count, make, setText, setData, setLead, mounting } = window.SpecDemoDom;
 const { SERIES, TokenChart, Timeline, tint } = window.SpecDemoCharts;
-const { Area, Figures, buildLegend, onCopy } = window.SpecDemoTokens;
+const { Area, Figures, buildLegend } = window.SpecDemoTokens;
 const { Hero, formatSpeed, formatRatio, speedRatio } = window.SpecDemoHeadline;
 const { Moment, Tip } = window.SpecDemoTips;
 const FORMATS = {
@@ -140,7 +140,6 @@ class View {
     this.root = root;
     this.lanes = [];
     this.frame = make("div", "specdemo-race");
-    this.frame.addEventListener("copy", onCopy);
     this.tip = new Tip(this.frame);
     this.hero = new Hero(this.frame);
     this.laneRow = make("div", "race-lanes", this.frame);
