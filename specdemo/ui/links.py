@@ -273,7 +273,8 @@ def connect_links(page: gr.Blocks, controls: Controls, tabs: gr.Tabs, store: Pai
         held = {name: values[name] for name in linked}
         flags = {"page": {name: values[name] for name in PAGE}, "held": held, "notices": notices, "start": False}
         chosen = gr.skip() if values["tab"] == TABS[0] else gr.Tabs(selected=values["tab"])
-        return [*updates(linked, values), _wishes(values), chosen, flags]
+        wishes = [wish_of(values[name], server_of(values["pair"])) for name in METHOD_PARAMETERS]
+        return [*updates(linked, values), wishes, chosen, flags]
 
     def judge(flags: dict[str, Any], *values: Any) -> Any:
         pair, lanes = values[: -len(METHOD_PARAMETERS)], values[-len(METHOD_PARAMETERS) :]
@@ -304,10 +305,6 @@ def connect_use(use: gr.Button, recordings: SessionRecordings) -> None:
         return {"link": urlencode(query_of(recording)), "notices": [NO_PROMPT] * (recording.prompt is None)}
 
     use.click(take_over, None, used, **UNQUEUED).then(None, used, None, js=USED, **UNQUEUED)
-
-
-def _wishes(values: Mapping[str, Any]) -> list[str]:
-    return [wish_of(values[name], server_of(values["pair"])) for name in METHOD_PARAMETERS]
 
 
 def start_flags(flags: dict[str, Any], pair: PairChoice, lanes: Sequence[str], store: PairStore) -> dict[str, Any]:

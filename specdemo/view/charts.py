@@ -46,7 +46,7 @@ CAPTIONS = {
 
 def speed_figure(report: SweepReport) -> go.Figure:
     """Acceptance rate and tokens a second by γ, one above the other."""
-    rows = _decoded(report)
+    rows = [row for row in report.rows if row.rounds]
     figure = make_subplots(rows=2, shared_xaxes=True, vertical_spacing=0.1)
     counts = [[row.accepted, row.proposed] for row in rows]
     hover = "%{y:.1%} = %{customdata[0]:,} accepted / %{customdata[1]:,} drafted<extra></extra>"
@@ -161,10 +161,6 @@ def figure_head(title: str) -> str:
     """A figure's heading, with the button that saves it: see race-charts.js."""
     button = '<button type="button" class="chart-png" title="Save this chart as an image">PNG</button>'
     return f'<div class="measured-head"><h3>{escape(title)}</h3>{button}</div>'
-
-
-def _decoded(report: SweepReport) -> list[Row]:
-    return [row for row in report.rows if row.rounds]
 
 
 def _line(

@@ -89,7 +89,11 @@ def create_panel(controls: Controls) -> None:
             controls.build("chat", gr.Checkbox)
             eager = "CUDA graphs need a GPU; what cannot have them runs eagerly, and its lane says so."
             controls.build("engine", gr.Dropdown, info=eager)
-            precision = _create_precision(controls)
+            with gr.Column(elem_id="precision") as precision:  # which a server has no use for
+                for row in (("target-weights", "draft-weights"), ("dtype", "device")):
+                    with gr.Row(elem_classes="pairwise"):
+                        for name in row:
+                            controls.build(name, gr.Dropdown, min_width=110)
     controls.wished = gr.State(list(FIRST_LANES))
     pair = controls["pair"]
     pair.change(None, pair, [custom, precision, first_pair], js=SHOW_PAIR, **UNQUEUED)
@@ -121,16 +125,6 @@ def create_pair_controls(controls: Controls) -> gr.Column:
         cancel = gr.Button("Stop loading", size="sm", visible=False, elem_id="cancel-load", min_width=120)
     controls.card = card, load, cancel
     return custom
-
-
-def _create_precision(controls: Controls) -> gr.Column:
-    """Build the controls in the current layout; returns them, which a server has no use for."""
-    with gr.Column(elem_id="precision") as precision:
-        for row in (("target-weights", "draft-weights"), ("dtype", "device")):
-            with gr.Row(elem_classes="pairwise"):
-                for name in row:
-                    controls.build(name, gr.Dropdown, min_width=110)
-    return precision
 
 
 def create_lanes(controls: Controls) -> None:
