@@ -12,7 +12,7 @@ from threading import Event, Lock
 from typing import Any, TypeVar
 from weakref import WeakSet
 
-UPDATE_SECONDS, BEAT_SECONDS = 0.1, 1.0
+UPDATE_SECONDS = 0.1
 T = TypeVar("T")
 
 
@@ -79,7 +79,7 @@ def gathered(
                 if stop.is_set() or left.is_set():
                     break
 
-    worker = thread.submit(work)
+    worker = thread.submit(copy_context().run, work)
     try:
         running = True
         while running:
@@ -96,28 +96,13 @@ def gathered(
         wait([worker])
 
 
-def beating(values: Generator[T], stop: Event) -> Generator[T | None]:
-    """What a generator gives, and None for each second in which it gives nothing.
-
-    Closing this iterator sets ``stop`` at once, also where the generator waits for something silent.
-    """
-
-    def advance() -> T | None:
-        return next(values, None)
-
-    with ThreadPoolExecutor(1, "call") as thread, closing(values):
-        while True:
-            new = thread.submit(copy_context().run, advance)
-            try:
-                while not wait([new], BEAT_SECONDS).done:
-                    yield None
-                if (value := new.result()) is None:
-                    return
-                yield value
-            except GeneratorExit:
-                stop.set()
-                wait([new])
-                raise
+def watched(start: Callable[[], Any]) -> Generator[list[Any]]:
+    """Run a generator in a thread of its own, to its end; as :func:`gathered` with ``beats``."""
+    with (
+        ThreadPoolExecutor(1, "watched") as thread,
+        closing(gathered(thread, start, Event(), beats=True)) as updates,
+    ):
+        yield from updates
 
 
 _all: WeakSet[Stop] = WeakSet()
