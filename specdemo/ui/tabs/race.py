@@ -16,7 +16,7 @@ from specdemo.ui.jobs.limits import limits
 from specdemo.ui.jobs.queue import JobRunner
 from specdemo.ui.jobs.race import RaceJob, RepeatJob, race_job, race_value, repeat_job
 from specdemo.ui.jobs.session_recordings import SessionRecordings
-from specdemo.ui.links import link_of
+from specdemo.ui.links import LONGEST_KEPT, link_of
 from specdemo.ui.panel.controls import UNQUEUED, Controls
 from specdemo.ui.panel.pair_card import PairLoading
 from specdemo.ui.state.request import PanelRequest
@@ -42,11 +42,10 @@ def race_head() -> str:
 
 def create_race_tab(
     controls: Controls, runner: JobRunner, loading: PairLoading, paces: Paces
-) -> tuple[gr.Button, SessionRecordings, gr.HTML, Callable[[PanelRequest, str], Any]]:
+) -> tuple[SessionRecordings, gr.HTML, Callable[[PanelRequest, str], Any]]:
     """Build the view in the current layout and wire Run, Stop and recordings to it.
 
-    Returns the button that takes over a recording's settings, the visitors' recordings, the view, and its value
-    before there is a race.
+    Returns the visitors' recordings, the view, and its value before there is a race.
     """
     chosen = controls.request([component.value for component in controls.inputs()]).lanes
     view, streams = create_stage("race", idle_value([lane.settings for lane in chosen]))
@@ -59,7 +58,7 @@ def create_race_tab(
 
     def keep(session: str, recording: Recording) -> None:
         if signals.running(session, "race"):  # else the visitor left meanwhile
-            about = {**summary(recording), "date": recording.date, "link": link_of(recording)}
+            about = {**summary(recording), "date": recording.date, "link": link_of(recording, LONGEST_KEPT)}
             recordings.keep(session, recording, about)
 
     def job(request: PanelRequest) -> RaceJob:
@@ -73,6 +72,7 @@ def create_race_tab(
         for state in states:
             updates: Updates = {view: streams.offer(race_value(state))}
             if state.ended and state.result is not None and state.result.recording is not None:
+                updates[view]["link"] = link_of(state.result.recording)
                 keep(session, state.result.recording)
                 paces.learn_race(state.result.recording.traces)
                 updates[last] = (state.result.job, updates[view])
@@ -121,4 +121,4 @@ def create_race_tab(
     gammas = controls.named(of_lanes("gamma"))
     gamma.click(None, None, gammas, js=OTHER_GAMMA, **UNQUEUED).then(None, None, None, js=RUN, **UNQUEUED)
     controls.stop.click(leave, controls.pair(), None, **UNQUEUED)  # a run also waits for its pair
-    return panel.use, recordings, view, idle
+    return recordings, view, idle

@@ -17,7 +17,8 @@ from specdemo.models.request import ASSETS
 from specdemo.recording import Recording
 from specdemo.ui.jobs.session_recordings import GONE, RoundStreams, SessionRecordings
 from specdemo.ui.jobs.worker import StopSignals
-from specdemo.ui.panel.controls import UNSEEN, drawn_by
+from specdemo.ui.links import link_of
+from specdemo.ui.panel.controls import UNQUEUED, UNSEEN, drawn_by
 from specdemo.view.export import replay_parts, rounds_csv, tokens_csv
 from specdemo.view.lane_headers import trace_headers
 from specdemo.view.race_value import replay_value
@@ -134,7 +135,8 @@ class RecordingsPanel:
         file = gr.HTML(value=None, html_template="", js_on_load=SAVE, visible="hidden", elem_id="race-file")
 
         with gr.Row(visible=False, elem_id="race-saves") as self.saves:
-            self.use = gr.Button("Use these settings", size="sm", min_width=90, elem_id="use-settings")
+            use = gr.Button("Use these settings", size="sm", min_width=90, elem_id="use-settings")
+            use.click(None, None, None, js="() => { window.SpecDemoPanel.used(); }", **UNQUEUED)
             for kind in SAVES:
                 button = gr.Button(kind.label, size="sm", min_width=90, elem_id=f"save-{kind.id}")
 
@@ -175,7 +177,7 @@ class RecordingsPanel:
 
     def _shown(self, recording: Recording, session: str) -> dict[Any, Any]:
         return {
-            self._view: self._streams.offer(replay_value(recording)),
+            self._view: self._streams.offer(replay_value(recording)) | {"link": link_of(recording)},
             self.saves: gr.update(visible=True),
             self.history: self._recordings.history(session),
             self._message: None,

@@ -11,6 +11,7 @@ const LANES = ["lane1", "lane2", "lane3", "lane4"];
 const FIRST = ["prompt", "pair", "target", "draft", "method", "gamma"];
 /** Where the panel stands above the stage; the same width as in page.css. */
 const SMALL = matchMedia("(max-width: 860px)");
+const NO_PROMPT = "This recording does not say its prompt: the panel keeps the one that it has.";
 const TREE = '[id$="-tree-nodes"]';
 /** What a tab does not use: elements of the panel, why, and in which state of the tab. */
 const UNUSED = [
@@ -105,11 +106,11 @@ function showStage() {
   document.getElementById("stage")?.scrollIntoView({ behavior: "smooth", block: "start" });
 }
 
-/** The panel takes over the settings of a recording, and says so for a moment; or what it could not take. */
-function used({ link, notices }) {
-  window.SpecDemoNotices.show(notices);
-  const done = () => confirm(document.getElementById("use-settings"), "The panel has them now");
-  if (link) window.SpecDemoLinks.open("#" + link, done);
+/** The panel takes over the settings of what is shown, by its link, and says so for a moment. */
+function used() {
+  const { link } = window.SpecDemoPlayer.mount(document.querySelector("#race .race-root")).value;
+  window.SpecDemoNotices.show(/(^|&)prompt=/.test(link) ? [] : [NO_PROMPT]);
+  window.SpecDemoLinks.open("#" + link, () => confirm(document.getElementById("use-settings"), "The panel has them now"));
 }
 
 document.addEventListener("click", ({ target }) => {
