@@ -20,16 +20,12 @@ from specdemo.ui.links import LONGEST_KEPT, link_of
 from specdemo.ui.panel.controls import UNQUEUED, Controls
 from specdemo.ui.panel.pair_card import PairLoading
 from specdemo.ui.state.request import PanelRequest
-from specdemo.ui.state.state import of_lanes
 from specdemo.ui.tabs.recordings_panel import RecordingsPanel
 from specdemo.ui.tabs.tab_parts import Start, Updates, connect, create_stage
 from specdemo.view.assets import plotly_js, race_scripts
 from specdemo.view.headline import headline
 from specdemo.view.lane_headers import trace_headers
 from specdemo.view.race_value import idle_value, summary
-
-OTHER_GAMMA = "() => window.SpecDemoPanel.gammas(Number(document.querySelector('[data-role=gamma]').value))"
-RUN = "() => { document.getElementById('run').click(); }"
 
 
 def race_head() -> str:
@@ -52,8 +48,7 @@ def create_race_tab(
     recordings, signals = SessionRecordings(limits().kept), controls.signals
     panel = RecordingsPanel(view, recordings, signals, streams)
 
-    # Pressed by the view.
-    again, gamma = (gr.Button(visible="hidden", elem_id=f"race-{name}") for name in ("repeat", "again-gamma"))
+    again = gr.Button(visible="hidden", elem_id="race-repeat")  # pressed by the view
     last = gr.State()  # what ran last, as (its job, its value in the view)
 
     def keep(session: str, recording: Recording) -> None:
@@ -118,7 +113,5 @@ def create_race_tab(
     ]
     outputs = [view, last]
     connect(runner, controls, "race", starts, outputs, more=[panel.saves, panel.history], end=end)
-    gammas = controls.named(of_lanes("gamma"))
-    gamma.click(None, None, gammas, js=OTHER_GAMMA, **UNQUEUED).then(None, None, None, js=RUN, **UNQUEUED)
     controls.stop.click(leave, controls.pair(), None, **UNQUEUED)  # a run also waits for its pair
     return recordings, view, idle

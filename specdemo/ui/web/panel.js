@@ -70,8 +70,9 @@ for (const kind of ["change", "click", "specdemo-link"]) {
   document.addEventListener(kind, () => requestAnimationFrame(dim));
 }
 
-/** What a lane's control holds. */
-const of = (lane, field) => window.SpecDemoLinks.value(fields.find((f) => f.field === field && f.element.startsWith(lane)).name);
+/** The parameter of a lane's control, and what it holds. */
+const nameOf = (lane, field) => fields.find((each) => each.field === field && each.element.startsWith(lane)).name;
+const of = (lane, field) => window.SpecDemoLinks.value(nameOf(lane, field));
 
 /** Whether a lane of this method and acceptance rule reads an option. */
 function isRead(option, method, acceptance) {
@@ -87,10 +88,10 @@ function options(method, acceptance, tree) {
   return [...updates, { __type__: "update", visible: shown.some((name) => name !== "gamma") }];
 }
 
-/** Updates of every lane's γ: the first lane that drafts with one of its own gets this one. */
-function gammas(gamma) {
-  const drafts = LANES.find((lane) => isRead("gamma", of(lane, "method")) && !of(lane, "adaptive_gamma"));
-  return LANES.map((lane) => (lane === drafts ? gamma : { __type__: "update" }));
+/** Runs again, the first lane that drafts with a γ of its own with this one. */
+function runWith(gamma) {
+  const lane = LANES.find((each) => isRead("gamma", of(each, "method")) && !of(each, "adaptive_gamma"));
+  window.SpecDemoLinks.open(lane ? `#${nameOf(lane, "gamma")}=${gamma}` : "#", () => document.getElementById("run").click());
 }
 
 /** Opens or closes the settings, which a small screen keeps in a sheet. */
@@ -171,4 +172,4 @@ document.addEventListener("keydown", (event) => {
   target.dispatchEvent(new KeyboardEvent("keydown", { key: "Escape", code: "Escape", bubbles: true }));
 }, true);
 
-window.SpecDemoPanel = { addLane, dim, options, gammas, toggleSettings, used };
+window.SpecDemoPanel = { addLane, dim, options, runWith, toggleSettings, used };

@@ -36,7 +36,7 @@ class Gamma {
     this.slider = make("input", "", this.label, null, { type: "range", min: 1, max: most, "data-role": "gamma" });
     this.number = make("output", "", this.label);
     this.label.hidden = true;
-    const run = () => document.getElementById("race-again-gamma").click();
+    const run = () => window.SpecDemoPanel.runWith(this.slider.value);
     this.slider.addEventListener("input", () => setText(this.number, this.slider.value));
     this.slider.addEventListener("pointerup", run);
     this.slider.addEventListener("keydown", (event) => {
