@@ -71,7 +71,7 @@ TYPES: dict[str, TypeAdapter[Any]] = {
     "switch": TypeAdapter(bool),
 }
 WEB = Path(__file__).parent / "web"
-SCRIPTS = ("streams.js", "notices.js", "links.js", "panel.js", "tabs.js", "stage.js", "talk.js")
+SCRIPTS = ("notices.js", "streams.js", "links.js", "panel.js", "tabs.js", "stage.js", "talk.js")
 """In the order in which they must be loaded."""
 ON_A_SERVER = "autorun waits for you: this link runs on a server; press Run."
 BEGIN = "(...values) => { window.SpecDemoLinks.begin(values); }"
