@@ -81,7 +81,7 @@ class Plot {
   draw() {
     this.timer = 0;
     if (!window.Plotly) this.schedule(LATE);
-    if (!window.Plotly || !this.width || !this.ready) return; // `resized` comes back here
+    if (!window.Plotly || !this.width || this.ready === false) return; // `resized` comes back here
     const colours = readColours(this.host);
     window.Plotly.react(this.host, this.traces(colours), this.layout(colours), OPTIONS);
     [this.drawn, this.stale] = [true, false];
@@ -126,20 +126,11 @@ function roundUp(value) {
   return power * [1, 1.5, 2, 3, 4, 6, 8, 10].find((step) => step * power >= value * 0.9999);
 }
 
-/** Draws what the lanes hold, while they run a few times a second and only where somebody sees it. */
+/** Draws what the lanes hold, while they run a few times a second. */
 class TokenChart extends Plot {
   constructor(parent) {
     super(parent, "race-chart", "chart");
-    this.seen = true;
     setText(this.title, "Tokens by time");
-    new IntersectionObserver((entries) => {
-      this.seen = entries.at(-1).isIntersecting;
-      if (this.seen) this.grow();
-    }).observe(this.host);
-  }
-
-  get ready() {
-    return this.seen || this.over;
   }
 
   /** @param {{spec: LaneSpec, rounds: Round[], series: number}[]} lanes whose rounds are drawn from now on */
