@@ -26,22 +26,10 @@ BASELINE = {"color": PLAIN, "dash": "dash", "width": 1.5}
 MOST_IN_FOREST = 16
 DASHED = "Dashed: over the runs on these prompts; there are too few prompts to speak of others."
 
-CAPTIONS = {
-    "speed": "Acceptance rate: Σ accepted / Σ drafted. Tokens/s: decoded tokens / decode time, in the repeat "
-    "of the middle speed-up; bars from the slowest to the fastest. Dashed: plain decoding.",
-    "speedup": "Measured: plain seconds a token / speculative seconds a token, median of the repeats, of an even "
-    "number the lower middle; bars from the worst to the best. Predicted: Σ τ(d) / Σ (d·c + v(d) + o) over the "
-    "rounds’ drafted lengths d, from acceptance by position and median costs c, v and o.",
-    "plot": "Speed-up: tokens a second with drafts / without, of all together, median of the repeats; bars from "
-    "the worst to the best. Below the dashed line drafting is slower. A target step does more the more rows or "
-    "users it serves, so checking γ more tokens of each stops being nearly free.",
-    "all": "Tokens of all answers / time from the first request to the last answer, in the repeat of the middle "
-    "speed-up, of plain decoding in the middle one; bars from the slowest to the fastest.",
-    "one": "Tokens after the first / their time, of one request: median of the requests and of the repeats; bars "
-    "from the slowest repeat to the fastest.",
-    "ttft": "From a request to its first token, the wait for a free slot included: medians and bars as above.",
-    "kept": "Acceptance rate: Σ accepted / Σ drafted, over all requests and repeats.",
-}
+CAPTION = "Bars: from the worst repeat to the best; a dashed line is plain decoding. Formulas: under the table."
+MORE_ROWS = (
+    " The more rows or users one step of the target serves, the less free it is to check γ more tokens of each."
+)
 
 
 def speed_figure(report: SweepReport) -> go.Figure:

@@ -91,7 +91,7 @@ _COLUMNS: tuple[Column, ...] = (
         lambda r: spread(r.tokens_per_second, r.tokens_per_second_low, r.tokens_per_second_high, ".1f"),
     ),
     ("of one", f"tokens after the first / their time: {OVER}", lambda r: _ends(r.user_tokens_per_second, ".1f")),
-    ("TTFT", f"from a request to its first token: {OVER}", lambda r: _ends(r.ttft, ".0f", "\u00a0ms", 1000)),
+    ("TTFT", f"request to first token, waits included: {OVER}", lambda r: _ends(r.ttft, ".0f", "\u00a0ms", 1000)),
     ("plain tokens/s", "the same of plain decoding", lambda r: rate(r.plain_tokens_per_second)),
     ("accepted", "Σ accepted / Σ drafted", lambda r: number(r.acceptance_rate, ".1%")),
     (

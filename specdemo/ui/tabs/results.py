@@ -167,7 +167,7 @@ def create_results(kind: type[Report]) -> Results:
                 with gr.Column(min_width=300, elem_classes="measured-figure"):
                     gr.HTML(charts.figure_head(title), padding=False)
                     plots.append(gr.Plot(show_label=False, container=False, elem_id=f"{prefix}-{name}"))
-                    gr.HTML(f"<p>{charts.CAPTIONS[name]}</p>", padding=False)
+                    gr.HTML(f"<p>{charts.CAPTION}{charts.MORE_ROWS * (name == 'plot')}</p>", padding=False)
         table = gr.HTML(value=None, padding=False, elem_id=f"{prefix}-table", elem_classes="measured-table")
         code, engines = _create_code(prefix) if advised else ({}, None)
         with gr.Row(visible=False, elem_classes="measured-files") as files:
