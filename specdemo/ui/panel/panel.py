@@ -26,6 +26,7 @@ TREES = [
     *((f"{n} tokens", str(n)) for n in (4, 6, 8, 12, 16, 24, 32, 48, 64)),
 ]
 TYPED = f"Any number from 2 to {MAX_TREE_NODES} can be typed."
+UNTRAINED = "Models not trained to exit early accept little; the output is the target's all the same."
 Row = tuple[str, str, Any, dict[str, Any]]
 FIRST: tuple[Row, ...] = (
     ("lane-how", "method", gr.Dropdown, {}),
@@ -39,7 +40,7 @@ MORE: tuple[Row, ...] = (
     ("lane-how", "earlier_outputs", gr.Checkbox, {"container": False}),
     ("lane-how", "accept_top_k", gr.Number, {"precision": 0}),
     ("lane-how", "lookup_ngram", gr.Slider, {}),
-    ("lane-how", "exit_layer", gr.Number, {"precision": 0}),
+    ("lane-how", "exit_layer", gr.Number, {"precision": 0, "info": UNTRAINED}),
 )
 """A lane's controls: the column, which a tab that does not use it dims as a whole by its class; how they look."""
 # What is shown follows the values, whoever sets them; the browser does that by itself.

@@ -76,15 +76,14 @@ const of = (lane, field) => window.SpecDemoLinks.value(nameOf(lane, field));
 
 /** Whether a lane of this method and acceptance rule reads an option. */
 function isRead(option, method, acceptance) {
-  return Boolean(methods[method]?.reads.includes(option)) && (!rules[option] || rules[option].includes(acceptance));
+  return Boolean(methods[method]?.includes(option)) && (!rules[option] || rules[option].includes(acceptance));
 }
 
 /** Updates of a lane's options and of their *More*: those that its method and rule read are shown. @returns {object[]} */
 function options(method, acceptance, tree) {
   const shown = names.filter((name) => isRead(name, method, acceptance));
   const label = shown.includes("tree_nodes") && tree !== "0" ? "γ, depth of the draft tree" : "γ, tokens drafted per round";
-  const more = { gamma: { info: methods[method]?.note || null, label } };
-  const updates = names.map((name) => ({ __type__: "update", visible: shown.includes(name), ...more[name] }));
+  const updates = names.map((name) => ({ __type__: "update", visible: shown.includes(name), ...(name === "gamma" && { label }) }));
   return [...updates, { __type__: "update", visible: shown.some((name) => name !== "gamma") }];
 }
 
