@@ -60,14 +60,6 @@ class BatchJob(Job):
     def used(self) -> list[str]:
         return self.prompts[: self.rows]
 
-    @property
-    def prompts_text(self) -> str:
-        """Which of the prompts these are, where it is not one a row."""
-        given = counted(len(self.prompts), "prompt")
-        if len(self.prompts) > self.rows:
-            return f" (the first {self.rows} of {given})" if self.rows > 1 else f" (the first of {given})"
-        return f" ({given} by turns)" if len(self.prompts) < self.rows else ""
-
     def states(self, pairs: Sequence[ModelPair | None], thread: Executor, stop: Event) -> Generator[JobState]:
         """As :meth:`Job.states`; results are values of the race view."""
         pair, view = models_here(pairs[0]), self._view()
@@ -76,7 +68,7 @@ class BatchJob(Job):
         in_thread(thread, check_batch, pair, row_settings(self.lane.settings, len(ids)))
         batches: list[list[Trace]] = []
         for number, settings in enumerate(self.contenders):
-            message = f"{self.titles[number]}: {counted(self.rows, 'row')}{self.prompts_text}…"
+            message = f"{self.titles[number]}: {counted(self.rows, 'row')}…"
             rounds: list[list[Round]] = [[] for _ in ids]
             decoding = Batch(pair, ids, row_settings(settings, len(ids)))
             with closing(gathered(thread, partial(iter, decoding), stop)) as updates:
@@ -118,8 +110,7 @@ class BatchJob(Job):
             view.headline |= {"figure": f"{ratio:.2f}×", "trend": "slower" if ratio < 1 else "faster"}
         view.verdict, view.why = _verdict(*batches), explain_batch(plain, drafted)
         tokens = [counted((f.emitted or 0) + f.rows, "token") for f in figures]
-        rows = f"{counted(self.rows, 'row')}{self.prompts_text}"
-        return "done", f"Done: {rows}, {tokens[0]} plain and {tokens[1]} drafted."
+        return "done", f"Done: {counted(self.rows, 'row')}, {tokens[0]} plain and {tokens[1]} drafted."
 
 
 def _share(rounds: list[list[Round]], length: int) -> float:
