@@ -75,7 +75,7 @@ class Offer:
 
 @dataclass(frozen=True, slots=True)
 class Results:
-    """The components that show one kind of report, and whether one was shown."""
+    """The components that show one kind of report."""
 
     kind: type[Report]
     area: gr.Column
@@ -86,7 +86,6 @@ class Results:
     table: gr.HTML
     code: dict[str, gr.Code]
     engines: gr.Tabs | None  # with the code
-    known: gr.State
     files: gr.Row
     csv: gr.DownloadButton
     json: gr.DownloadButton
@@ -94,7 +93,7 @@ class Results:
     def outputs(self) -> list[Any]:
         shown = [self.area, self.headline, self.chart, self.figures, *self.plots, self.table, *self.code.values()]
         shown += [self.engines] if self.engines else []
-        return [*shown, self.known, self.files, self.csv, self.json]
+        return [*shown, self.files, self.csv, self.json]
 
     def shown(self, report: Any) -> Updates:
         """A report in its components, all but the files."""
@@ -112,7 +111,6 @@ class Results:
             self.area: gr.update(visible=True),
             self.headline: f'<div class="specdemo-race"><div class="race-hero">{text}</div></div>',
             self.table: report_table(report),
-            self.known: True,
             self.files: gr.update(visible=False),
             self.figures: gr.update(visible=over_gamma and bool(self.plots)),
             **{plot: draw(report) for plot, (_, _, draw) in drawn},
@@ -176,9 +174,7 @@ def create_results(kind: type[Report]) -> Results:
         with gr.Accordion("What the columns mean", open=False, elem_id=f"{prefix}-columns"):
             meanings = (f"<dt>{escape(name)}</dt><dd>{escape(tip)}</dd>" for name, tip, _ in columns(SHOWN[kind]))
             gr.HTML(f"<dl>{''.join(meanings)}</dl>", padding=False)
-    return Results(
-        kind, area, headline, chart, row, plots, table, code, engines, gr.State(False), files, csv, json
-    )
+    return Results(kind, area, headline, chart, row, plots, table, code, engines, files, csv, json)
 
 
 def _create_code(prefix: str) -> tuple[dict[str, gr.Code], gr.Tabs]:
