@@ -23,6 +23,7 @@ from specdemo.files import slug, write_whole
 from specdemo.ui.jobs.job import JobState
 from specdemo.ui.tabs.tab_parts import Show, Updates, state_line
 from specdemo.view import charts
+from specdemo.view.assets import fill
 from specdemo.view.tables import SHOWN, columns, report_table
 
 FIGURE_SECONDS = 3.0
@@ -98,10 +99,6 @@ class Results:
     def shown(self, report: Any) -> Updates:
         """A report in its components, all but the files."""
         figure, slow, sentence = _headline(report)
-        doubt = " data-doubt" if report.noisy else ""
-        trend = doubt or ' data-trend="even"' * slow
-        large = f'<strong class="race-speedup"{trend}>{figure}</strong>' if figure else ""
-        text = f'{large}<p class="race-claim race-comparison"{doubt}>{escape(sentence)}</p>'
         # Of a server's one γ there is no figure.
         over_gamma = report.server is None or isinstance(report, LoadReport)
         drawn = zip(self.plots, FIGURES[self.kind], strict=True) if over_gamma else ()
@@ -109,7 +106,7 @@ class Results:
         able = [engine for engine, text in lines.items() if not all(t.startswith("#") for t in text.splitlines())]
         return {
             self.area: gr.update(visible=True),
-            self.headline: f'<div class="specdemo-race"><div class="race-hero">{text}</div></div>',
+            self.headline: fill("headline.html", figure=figure, slow=slow, sentence=sentence, noisy=report.noisy),
             self.table: report_table(report),
             self.files: gr.update(visible=False),
             self.figures: gr.update(visible=over_gamma and bool(self.plots)),

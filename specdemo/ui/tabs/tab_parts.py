@@ -31,6 +31,7 @@ from specdemo.ui.panel.controls import UNQUEUED, UNSEEN, Controls, drawn_by
 from specdemo.ui.panel.first_pair import expected
 from specdemo.ui.state.request import PanelRequest, whole
 from specdemo.ui.state.state import DOMAINS, OWN, PANEL, TABS, Measured, in_page_words
+from specdemo.view.assets import fill
 from specdemo.view.progress_text import duration
 
 REFUSED = JobState("error", "This did not begin: the page’s lower edge says why.")
@@ -153,9 +154,7 @@ def create_stage(element: str, value: dict[str, Any] | None) -> tuple[gr.HTML, R
 
 
 def state_line(state: JobState) -> str:
-    bar = f'<span class="bar"><b style="width:{100 * state.fraction:.0f}%"></b></span>' if not state.ended else ""
-    text = f"<p>{escape(state.message)}</p>{bar}"
-    return f'<div class="job-state" data-phase="{state.phase}" role="status">{text}</div>'
+    return fill("job-state.html", state=state)
 
 
 def bounded(field: str, value: float | None, most: int, *, least: int = 1) -> int:
