@@ -84,7 +84,9 @@ def size_figure(report: SizeReport) -> go.Figure:
         "/ %{customdata[3]:.0f} plain tokens/s<extra></extra>"
     )
     data = [[r.speedup_low, r.speedup_high, r.tokens_per_second, r.plain_tokens_per_second] for r in rows]
-    figure = go.Figure(_line(rows, "speedup", "speed-up", hover, ends=True, x=_sizes(rows), customdata=data))
+    figure = go.Figure(
+        _line(rows, "speedup", "speed-up", hover, ends=True, x=[f"{row.size}" for row in rows], customdata=data)
+    )
     figure.add_hline(1, line=BASELINE)
     return _dressed_by_size(figure, report, "speed-up", ticksuffix="×")
 
@@ -101,12 +103,8 @@ def load_figure(report: LoadReport, field: str, unit: str) -> go.Figure:
                 "marker": {"color": colour, "size": 7},
             }
             hover = f"{name} %{{y:.3~g}} {unit}<extra></extra>"
-            figure.add_trace(_line(rows, field, name, hover, ends=True, x=_sizes(rows), **look))
+            figure.add_trace(_line(rows, field, name, hover, ends=True, x=[f"{row.size}" for row in rows], **look))
     return _dressed_by_size(figure, report, unit)
-
-
-def _sizes(rows: Sequence[Row]) -> list[str]:
-    return [str(row.size) for row in rows]
 
 
 def _dressed_by_size(figure: go.Figure, report: SizeReport, title: str, **look: Any) -> go.Figure:

@@ -21,8 +21,8 @@ from specdemo.servers.catalog import ServerEntry, servers
 from specdemo.servers.probe import Health, probe
 from specdemo.ui.panel.controls import UNQUEUED, UNSEEN, Controls
 from specdemo.ui.state.methods import SERVER_STRATEGIES, runs_here, server_of
-from specdemo.ui.state.request import named, pair_request
-from specdemo.ui.state.state import PairChoice
+from specdemo.ui.state.request import pair_request
+from specdemo.ui.state.state import CUSTOM, PairChoice
 from specdemo.view.assets import fill
 from specdemo.view.progress_text import describe
 
@@ -40,7 +40,7 @@ def working(step: LoadStep) -> str:
 def checked(report: Preflight) -> str:
     state = "possible" if report.ok else "problem"
     weights = {m.role: m.weights for m in report.models}
-    notes = _remarks(report)
+    notes = [*report.problems[1:], *report.notes]
     return card(state, report.conclusion, notes=notes, opened=True, **_models(report, weights))
 
 
@@ -49,7 +49,7 @@ def loaded(load: Load) -> str:
     conclusion = f"{load.place}, {gigabytes(sum(f.nbytes for f in load.weights.values()))}."
     if load.report is None:  # it was never examined
         return card("ready", conclusion, notes=load.notes)
-    notes = [*load.notes, *_remarks(load.report)]
+    notes = [*load.notes, *load.report.problems[1:], *load.report.notes]
     return card("ready", conclusion, notes=notes, **_models(load.report, load.weights))
 
 
@@ -101,10 +101,6 @@ def _context(report: Preflight) -> str:
     short = draft and (not target or draft < target)
     said = [f"reads {target:,} tokens" if target else "", f"the draft {draft:,}" if short else ""]
     return ", ".join(filter(None, said))
-
-
-def _remarks(report: Preflight) -> list[str]:
-    return [*report.problems[1:], *report.notes]
 
 
 def _size(model: ModelReport, weights: Footprint) -> str:
@@ -208,7 +204,7 @@ class PairLoading:
                 yield _update(server_card(entry, None))
             yield _update(server_card(entry, probe(entry.pair, entry.strategies)))
             return
-        if not named(choice):
+        if choice.pair == CUSTOM and not (choice.target or "").strip():
             yield _update(card("working", "Type in a target, and a draft if you have one."))
             return
         request = pair_request(choice)
