@@ -117,7 +117,7 @@ class JobQueue:
             rivals = [t for t in self._line if set(t.needs) & set(ticket.needs)]
             before = [t for t in rivals[: rivals.index(ticket)] if not t.called.is_set()]
             running = [self._left(t) for t in rivals if t.called.is_set()]
-            ahead = [self._length(t.noun) for t in before]
+            ahead = [self._left(t) for t in before]
         place = f"Waiting for a turn: number {len(before) + 1} in line"
         known, lengths = _known(running), _known(ahead)
         if not running or len(known) < len(running) or len(lengths) < len(ahead):
@@ -197,20 +197,17 @@ class JobQueue:
             else:
                 kept.update(ticket.needs if lacks == work else (lacks,))
 
-    def _length(self, noun: str) -> float | None:
-        """Seconds that jobs of a name took; None where none has ended here."""
-        lengths = self._lengths.get(noun)
-        return sum(lengths) / len(lengths) if lengths else None
-
     def _left(self, ticket: Ticket) -> float | None:
-        """Seconds that a running job still takes: by its own pace, else by others of its name; None if unknown.
+        """Seconds that a job still takes: by its own pace, else by others of its name; None if unknown.
 
         One that has outlasted the others says nothing any more.
         """
-        elapsed, usual = monotonic() - ticket.began, self._length(ticket.noun)
+        elapsed = monotonic() - ticket.began if ticket.called.is_set() else 0.0
         if ticket.progress >= SURE:
             return elapsed * (1 - ticket.progress) / ticket.progress
-        return usual - elapsed if usual is not None and usual > elapsed else None
+        lengths = self._lengths.get(ticket.noun)
+        usual = sum(lengths) / len(lengths) if lengths else 0.0
+        return usual - elapsed if usual > elapsed else None
 
 
 def _known(seconds: list[float | None]) -> list[float]:
