@@ -294,17 +294,18 @@ def start_flags(flags: dict[str, Any], pair: PairChoice, lanes: Sequence[str], s
     """Decide whether a link with ``autorun`` starts: it must not make a person's own machine download models, nor
     spend what somebody pays for on a server.
     """
+    notice: str | None = None
+    report = None
     if server_of(pair.pair) is not None or any(not runs_here(name) for name in lanes if name != NO_LANE):
-        return {**flags, "notices": [*flags["notices"], ON_A_SERVER]}
-    try:
-        request = pair_request(pair)
-        if is_public() or store.find(request):
-            return {**flags, "start": True}
-        report = store.look(request)
-    except SpecDemoError as error:
-        return {**flags, "notices": [*flags["notices"], f"autorun is ignored: {error}"]}
-    if report.ok and not report.download:
-        return {**flags, "start": True}
-    waits = f"autorun waits for you: {gigabytes(report.download)} must be downloaded; press Run."
-    notice = waits if report.ok else f"autorun is ignored: {report.conclusion}"
-    return {**flags, "notices": [*flags["notices"], notice]}
+        notice = ON_A_SERVER
+    else:
+        try:
+            request = pair_request(pair)
+            report = None if is_public() or store.find(request) else store.look(request)
+        except SpecDemoError as error:
+            notice = f"autorun is ignored: {error}"
+    if report and not report.ok:
+        notice = f"autorun is ignored: {report.conclusion}"
+    elif report and report.download:
+        notice = f"autorun waits for you: {gigabytes(report.download)} must be downloaded; press Run."
+    return {**flags, "start": notice is None, "notices": [*flags["notices"], *filter(None, [notice])]}

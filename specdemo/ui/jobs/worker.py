@@ -143,36 +143,32 @@ class StopSignals:
     """The stop signals of each visitor's runs, one of each kind of job, from the press of Run to the end."""
 
     def __init__(self) -> None:
-        self._stops: dict[tuple[str, str], Stop] = {}
+        self._stops: dict[str, dict[str, Stop]] = {}
 
     def arm(self, session: str, kind: str) -> None:
         """A fresh signal for a new run; an older run of the same kind and visitor is told to end."""
         self.end(session, kind)
-        self._stops[session, kind] = Stop()
+        self.signal(session, kind)
 
     def signal(self, session: str, kind: str) -> Stop:
-        return self._stops.setdefault((session, kind), Stop())
+        return self._stops.setdefault(session, {}).setdefault(kind, Stop())
 
     def running(self, session: str, kind: str | None = None) -> bool:
-        return any(kind in (None, own) for own in self._kinds(session))
+        stops = self._stops.get(session, {})
+        return bool(stops) if kind is None else kind in stops
 
     def stop(self, session: str) -> None:
         """Tell all of the visitor's runs, waiting or going, to end."""
-        for kind in self._kinds(session):
-            if (stop := self._stops.get((session, kind))) is not None:
-                stop.set()
+        for stop in [*self._stops.get(session, {}).values()]:
+            stop.set()
 
     def end(self, session: str, kind: str) -> None:
-        if (stop := self._stops.pop((session, kind), None)) is not None:
+        if (stop := self._stops.get(session, {}).pop(kind, None)) is not None:
             stop.set()
 
     def sessions(self) -> set[str]:
-        return {session for session, _ in [*self._stops]}
+        return {*self._stops}
 
     def forget(self, session: str) -> None:
-        for kind in self._kinds(session):
-            self.end(session, kind)
-
-    def _kinds(self, session: str) -> list[str]:
-        """Of the visitor's runs; copied in one step, since others come and go meanwhile."""
-        return [kind for owner, kind in [*self._stops] if owner == session]
+        self.stop(session)
+        self._stops.pop(session, None)
