@@ -98,25 +98,14 @@ class Plot {
 
 // ---- tokens by time ------------------------------------------------------------------------------------------
 
-/** Lane seconds between two points, and the points of a line at most: a longer run has them further apart. */
-const STEP = 0.05;
-const MOST_POINTS = 300;
 /** Milliseconds between two redraws: Plotly takes tens of milliseconds, and the text must go on without jerks. */
 const PAUSE = 400;
 
 /** The line of one lane: its clock, and its tokens until then. A server's pieces of text are not counted. */
 function lineOf(rounds) {
-  const line = { x: [], y: [] };
-  if (rounds.some((round) => round.pieces)) return line;
-  const step = Math.max(STEP, (rounds.at(-1)?.seconds || 0) / MOST_POINTS);
+  if (rounds.some((round) => round.pieces)) return { x: [], y: [] };
   let output = 0;
-  rounds.forEach(({ seconds, kept }, i) => {
-    output += kept;
-    if (i && i < rounds.length - 1 && seconds - line.x.at(-1) < step - 1e-9) return;
-    line.x.push(seconds);
-    line.y.push(output);
-  });
-  return line;
+  return { x: rounds.map(({ seconds }) => seconds), y: rounds.map(({ kept }) => (output += kept)) };
 }
 
 /** The next 1, 1.5, 2, 3, 4, 6 or 8 times a power of ten: axes that grow in steps instead of trembling. */
