@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import math
 from abc import ABC, abstractmethod
-from collections import OrderedDict
 from collections.abc import Generator, Iterable, Sequence
 from concurrent.futures import Executor
 from contextlib import ExitStack, closing
@@ -147,7 +146,6 @@ LOAD_SECONDS = 10  # for the weights on their way to the GPU, and the first, slo
 SHORTEST, LONGEST = 15, 120
 """Bounds of what is asked for. A visitor without an account has two minutes of ZeroGPU a day, with a free account
 three and a half, and what is asked for must be left of it."""
-REMEMBERED = 64  # pairs of which the pace is kept
 PREFILL = 3  # what the prefill of a run takes, in tokens; roughly
 ROW_COST = 0.15  # what one more row adds to a step of a batch, in steps of one row; roughly
 
@@ -180,15 +178,12 @@ class Paces:
     """Seconds a token by pair, plain and drafted, as the last race of anyone on this app measured them."""
 
     def __init__(self) -> None:
-        self._paces: OrderedDict[tuple[str, bool], float] = OrderedDict()
+        self._paces: dict[tuple[str, bool], float] = {}
         self._lock = Lock()
 
     def learn(self, pair: str, seconds: float, *, drafted: bool) -> None:
         with self._lock:
             self._paces[pair, drafted] = seconds
-            self._paces.move_to_end((pair, drafted))
-            while len(self._paces) > 2 * REMEMBERED:
-                self._paces.popitem(last=False)
 
     def learn_race(self, traces: tuple[Trace, ...]) -> None:
         """Remember what the lanes of a race that ran here took, their prefills included."""
