@@ -57,13 +57,14 @@ class BatchJob(Job):
         return [header["title"] for header in lane_headers(self.contenders)]
 
     @property
-    def used(self) -> list[str]:
-        return self.prompts[: self.rows]
+    def texts(self) -> list[str]:
+        """The prompt of each row."""
+        return [*islice(cycle(self.prompts), self.rows)]
 
     def states(self, pairs: Sequence[ModelPair | None], thread: Executor, stop: Event) -> Generator[JobState]:
         """As :meth:`Job.states`; results are values of the race view."""
         pair, view = models_here(pairs[0]), self._view()
-        ids = list(islice(cycle(encode_all(pair, self.used, self.lane.settings.chat)), self.rows))
+        ids = encode_all(pair, self.texts, self.lane.settings.chat)
         # What the second of the two cannot do is said before the first runs; the models may be tried for it.
         in_thread(thread, check_batch, pair, row_settings(self.lane.settings, len(ids)))
         batches: list[list[Trace]] = []
@@ -88,7 +89,7 @@ class BatchJob(Job):
         """With a lane for each row of both contenders; the first of the two says the row's prompt."""
         headers = lane_headers(self.contenders)
         lanes = []
-        for number, prompt in enumerate(islice(cycle(self.used), self.rows), start=1):
+        for number, prompt in enumerate(self.texts, start=1):
             details = (prompt[:SHOWN_PROMPT], headers[1]["detail"])
             for header, detail in zip(headers, details, strict=True):
                 lanes.append(header | {"title": f"Row {number}: {header['title']}", "detail": detail})

@@ -96,13 +96,12 @@ class Lane {
 
   /** Shows the lane's name and settings, which may become more exact during a run. */
   describe(spec) {
-    const renamed = spec.title !== this.spec?.title;
     this.spec = spec;
     setText(this.title, spec.title);
     setText(this.detail, spec.detail || "");
     this.lossy.hidden = !spec.lossy;
     const label = `${spec.title}: tokens. Left and right arrows go from token to token, up and down from round to round.`;
-    if (renamed) this.text.area.setAttribute("aria-label", label);
+    this.text.area.setAttribute("aria-label", label);
     this.text.rule = spec.rule;
     if (spec.prompt) this.text.showPrompt(spec.prompt);
     if (spec.server) this.describeServer(spec.server);
