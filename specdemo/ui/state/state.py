@@ -294,15 +294,6 @@ def parameters() -> tuple[Parameter, ...]:
     return tuple(found)
 
 
-def labels() -> dict[str, str]:
-    """What the page calls a field or parameter: the label up to a comma or colon, behind which it explains."""
-    found = {}
-    for name, (*_, field), info in _fields():
-        if info.title:
-            found[field] = found[name] = re.split("[,:]", info.title)[0]
-    return found
-
-
 def parameter_of(*path: str) -> str:
     """The name in links of the field at a path, such as ``("lane3", "gamma")``."""
     return next(name for name, found, _ in _fields() if found == path)
@@ -331,7 +322,11 @@ def of_lanes(field: str) -> tuple[str, ...]:
 METHOD_PARAMETERS = of_lanes("method")
 
 
-WORDS = {**labels(), "strategy": "Decodes by"}
+WORDS = {"strategy": "Decodes by"}
+"""What the page calls a field or parameter: the label up to a comma or colon, behind which it explains."""
+for _name, (*_, _field), _info in _fields():
+    if _info.title:
+        WORDS[_field] = WORDS[_name] = re.split("[,:]", _info.title)[0]
 FIELD = re.compile(r"(?P<before>^|^Lane \d+, )(?P<field>\w+): ")
 
 
