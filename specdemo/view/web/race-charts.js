@@ -122,25 +122,11 @@ class TokenChart extends Plot {
     setText(this.title, "Tokens by time");
   }
 
-  /** @param {{spec: LaneSpec, rounds: Round[], series: number}[]} lanes whose rounds are drawn from now on */
-  begin(lanes) {
-    this.lanes = lanes;
-  }
-
-  /** The lanes have no rounds yet, or fewer than before. */
-  restart() {
-    this.over = false;
-    this.grow();
-  }
-
-  grow() {
-    if (!this.timer) this.schedule(this.drawn ? PAUSE : 0);
-  }
-
-  /** Draws without delay, on axes that fit the whole run. */
-  finish() {
-    this.over = true;
-    this.schedule();
+  /** Draws what the lanes hold now; where the run is over without delay, on axes that fit all of it. */
+  grow(over) {
+    this.over = over;
+    if (over) this.schedule();
+    else if (!this.timer) this.schedule(this.drawn ? PAUSE : 0);
   }
 
   traces(colours) {

@@ -170,10 +170,10 @@ class View {
     }
     this.lanes.forEach((lane, i) => lane.describe(specs[i]));
     rounds.slice(this.seen).forEach((round) => this.addRound(round));
-    this.chart.grow();
     this.seen = rounds.length;
     this.lanes.forEach((lane) => lane.text.flush());
     const phase = value ? value.phase : "idle";
+    this.chart.grow(OVER.has(phase));
     setData(this.frame, "phase", phase);
     const empty = phase === "error" && !rounds.length; // nothing is left to be seen of such a run
     this.laneRow.hidden = empty;
@@ -198,7 +198,7 @@ class View {
     this.laneRow.replaceChildren(...this.lanes.map((lane) => lane.card));
     setData(this.laneRow, "lanes", specs.length);
     this.tree.begin(this.lanes);
-    this.chart.begin(this.lanes);
+    this.chart.lanes = this.lanes;
     this.reset();
   }
 
@@ -208,7 +208,6 @@ class View {
     this.seen = 0;
     this.over = false;
     this.after.hidden = true;
-    this.chart.restart();
     this.tree.forget();
     for (const lane of this.lanes) lane.rounds = [];
   }
@@ -242,7 +241,6 @@ class View {
 
   /** Draws what belongs to the end of a run. */
   finish() {
-    this.chart.finish();
     this.timeline.card.hidden = !this.timeline.finish(this.lanes);
     this.after.hidden = this.timeline.card.hidden && this.figures.card.hidden;
   }
