@@ -6,7 +6,6 @@ Colours read on light and dark ground; text and grid are coloured by page.css.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from html import escape
 from typing import Any
 
 import plotly.graph_objects as go
@@ -141,12 +140,6 @@ def forest(report: AdviceReport) -> str:
     if more := len(known) - len(shown):
         notes.append(f"{counted(more, 'more setting stands', 'more settings stand')} in the table.")
     return fill("advice-forest.html", lines=lines, one=100 / top, notes=notes)
-
-
-def figure_head(title: str) -> str:
-    """A figure's heading, with the button that saves it: see race-charts.js."""
-    button = '<button type="button" class="chart-png" title="Save this chart as an image">PNG</button>'
-    return f'<div class="measured-head"><h3>{escape(title)}</h3>{button}</div>'
 
 
 def _line(

@@ -21,8 +21,8 @@ from specdemo.servers.catalog import ServerEntry, servers
 from specdemo.servers.probe import Health, probe
 from specdemo.ui.panel.controls import UNQUEUED, UNSEEN, Controls
 from specdemo.ui.state.methods import SERVER_STRATEGIES, runs_here, server_of
-from specdemo.ui.state.request import pair_request
-from specdemo.ui.state.state import CUSTOM, PairChoice
+from specdemo.ui.state.request import named, pair_request
+from specdemo.ui.state.state import PairChoice
 from specdemo.view.assets import fill
 from specdemo.view.progress_text import describe
 
@@ -105,13 +105,9 @@ def _context(report: Preflight) -> str:
 
 def _size(model: ModelReport, weights: Footprint) -> str:
     saved = f", {weights.saved:.0%} saved" if model.quantization else ""
-    return f"{_count(model.parameters)} · {model.quantization or model.dtype} · {gigabytes(weights.nbytes)}{saved}"
-
-
-def _count(parameters: int) -> str:
-    if parameters >= 1e9:
-        return f"{parameters / 1e9:.1f} B"
-    return f"{parameters / 1e6:.{1 if parameters < 1e7 else 0}f} M"
+    millions = model.parameters / 1e6
+    count = f"{millions / 1000:.1f} B" if millions >= 1000 else f"{millions:.{1 if millions < 10 else 0}f} M"
+    return f"{count} · {model.quantization or model.dtype} · {gigabytes(weights.nbytes)}{saved}"
 
 
 UPDATE_SECONDS = 0.25
@@ -204,7 +200,7 @@ class PairLoading:
                 yield _update(server_card(entry, None))
             yield _update(server_card(entry, probe(entry.pair, entry.strategies)))
             return
-        if choice.pair == CUSTOM and not (choice.target or "").strip():
+        if not named(choice):
             yield _update(card("working", "Type in a target, and a draft if you have one."))
             return
         request = pair_request(choice)

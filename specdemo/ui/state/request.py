@@ -207,6 +207,10 @@ def pair_request(choice: PairChoice) -> PairRequest:
     return request_pair([part for part in typed if part], *precision)
 
 
+def named(choice: PairChoice) -> bool:
+    return choice.pair != CUSTOM or bool((choice.target or "").strip())
+
+
 def parts_of(pair: str, target: str | None = None, draft: str | None = None) -> frozenset[str]:
     """What the chosen pair has besides its target; a draft is assumed until a custom target alone is typed in."""
     if server_of(pair) is not None:  # it drafts by itself

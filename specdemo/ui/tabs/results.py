@@ -160,7 +160,7 @@ def create_results(kind: type[Report]) -> Results:
         with gr.Row(elem_classes="measured-figures", visible=not advised) as row:
             for name, title, _ in FIGURES[kind]:
                 with gr.Column(min_width=300, elem_classes="measured-figure"):
-                    gr.HTML(charts.figure_head(title), padding=False)
+                    gr.HTML(fill("figure-head.html", title=title), padding=False)
                     plots.append(gr.Plot(show_label=False, container=False, elem_id=f"{prefix}-{name}"))
                     gr.HTML(f"<p>{charts.CAPTION}{charts.MORE_ROWS * (name == 'plot')}</p>", padding=False)
         table = gr.HTML(value=None, padding=False, elem_id=f"{prefix}-table", elem_classes="measured-table")
