@@ -95,7 +95,7 @@ def main() -> None:
     runs = [[r.gamma, sum(s.emitted for s in r.steps)] for r in ended.result.runs]
     found["sweep"] = [ended.phase, ended.message, runs]
     *_, ended = states(BatchJob([PROMPT], LaneRequest(SETTINGS, pair), 2))
-    found["batch"] = [ended.phase, tokens_of(ended.result, 2)]
+    found["batch"] = [ended.phase, tokens_of(ended.result, 3)]
     *_, ended = states(CheckJob((PROMPT,), LaneRequest(SETTINGS, pair), 1, TOKENS))
     found["check"] = [ended.phase, ended.result.outcome if ended.result else ended.message]
     stop, long = Stop(), Settings(strategy="autoregressive", max_new_tokens=900, ignore_eos=True)

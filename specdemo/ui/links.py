@@ -22,7 +22,6 @@ from specdemo.recording import Recording
 from specdemo.runs.store import PairStore
 from specdemo.settings import LARGEST_WHOLE
 from specdemo.trace import Trace
-from specdemo.ui.jobs.session_recordings import GONE, SessionRecordings
 from specdemo.ui.panel.controls import UNQUEUED, UNSEEN, Controls, updates
 from specdemo.ui.panel.pair_card import LOOKS
 from specdemo.ui.state.couplings import BROUGHT, DRAFTER, MODE, choices_left
@@ -57,7 +56,7 @@ from specdemo.view.export import script_json
 
 LONGEST_LINK = 16_000
 """Characters. Browsers take more, but the programs in which links are sent on do not."""
-LONGEST_KEPT = 2_000  # characters of a prompt
+LONGEST_KEPT = 2_000  # characters of a prompt in a link that a browser keeps
 MOST_NOTICES = 6
 MOST_NAMED = 16
 OTHERS = ("__", "utm_")
@@ -72,16 +71,14 @@ TYPES: dict[str, TypeAdapter[Any]] = {
     "switch": TypeAdapter(bool),
 }
 WEB = Path(__file__).parent / "web"
-SCRIPTS = ("streams.js", "notices.js", "links.js", "panel.js", "tabs.js", "stage.js", "talk.js")
+SCRIPTS = ("notices.js", "streams.js", "links.js", "panel.js", "tabs.js", "stage.js", "talk.js")
 """In the order in which they must be loaded."""
 ON_A_SERVER = "autorun waits for you: this link runs on a server; press Run."
-NO_PROMPT = "This recording does not say its prompt: the panel keeps the one that it has."
 BEGIN = "(...values) => { window.SpecDemoLinks.begin(values); }"
 OPENED = "() => window.SpecDemoLinks.opened"
 READY = "(said, ...values) => { window.SpecDemoLinks.ready(said, values); }"
 DECIDED = "(said) => { window.SpecDemoLinks.decided(said); }"
 CHANGED = "(...values) => { window.SpecDemoLinks.changed(values); }"
-USED = "(said) => { window.SpecDemoPanel.used(said); }"
 
 
 def from_query(query: Mapping[str, str]) -> tuple[dict[str, Any], list[str]]:
@@ -219,10 +216,10 @@ def query_of(recording: Recording) -> dict[str, str]:
     return {name: str(int(value) if isinstance(value, bool) else value) for name, value in query.items()}
 
 
-def link_of(recording: Recording) -> str:
-    """The same as text, to be kept in a browser; a prompt that is long for that is left out."""
-    long = {"prompt": "", "without": "prompt"} if len(recording.prompt or "") > LONGEST_KEPT else {}
-    return urlencode(query_of(recording) | long)
+def link_of(recording: Recording, most: int | None = None) -> str:
+    """The same as text; a prompt of more characters than ``most`` is left out."""
+    long = most is not None and len(recording.prompt or "") > most
+    return urlencode(query_of(recording) | ({"prompt": "", "without": "prompt"} if long else {}))
 
 
 def _pair_query(traces: tuple[Trace, ...]) -> Mapping[str, Any]:
@@ -273,7 +270,8 @@ def connect_links(page: gr.Blocks, controls: Controls, tabs: gr.Tabs, store: Pai
         held = {name: values[name] for name in linked}
         flags = {"page": {name: values[name] for name in PAGE}, "held": held, "notices": notices, "start": False}
         chosen = gr.skip() if values["tab"] == TABS[0] else gr.Tabs(selected=values["tab"])
-        return [*updates(linked, values), _wishes(values), chosen, flags]
+        wishes = [wish_of(values[name], server_of(values["pair"])) for name in METHOD_PARAMETERS]
+        return [*updates(linked, values), wishes, chosen, flags]
 
     def judge(flags: dict[str, Any], *values: Any) -> Any:
         pair, lanes = values[: -len(METHOD_PARAMETERS)], values[-len(METHOD_PARAMETERS) :]
@@ -292,39 +290,22 @@ def connect_links(page: gr.Blocks, controls: Controls, tabs: gr.Tabs, store: Pai
     gr.on(changes, None, list(linked.values()), None, js=CHANGED, trigger_mode="multiple", **UNQUEUED)
 
 
-def connect_use(use: gr.Button, recordings: SessionRecordings) -> None:
-    """Let ``use`` set the panel to what the visitor's current recording ran with, as its link would."""
-    used = gr.JSON(value=None, visible=False)
-
-    def take_over(request: gr.Request) -> dict[str, Any]:
-        """The link, and the page's notices: events that wait in no queue have no others."""
-        recording = recordings.get(request.session_hash or "")
-        if recording is None:
-            return {"link": None, "notices": [GONE]}
-        return {"link": urlencode(query_of(recording)), "notices": [NO_PROMPT] * (recording.prompt is None)}
-
-    use.click(take_over, None, used, **UNQUEUED).then(None, used, None, js=USED, **UNQUEUED)
-
-
-def _wishes(values: Mapping[str, Any]) -> list[str]:
-    return [wish_of(values[name], server_of(values["pair"])) for name in METHOD_PARAMETERS]
-
-
 def start_flags(flags: dict[str, Any], pair: PairChoice, lanes: Sequence[str], store: PairStore) -> dict[str, Any]:
     """Decide whether a link with ``autorun`` starts: it must not make a person's own machine download models, nor
     spend what somebody pays for on a server.
     """
+    notice: str | None = None
+    report = None
     if server_of(pair.pair) is not None or any(not runs_here(name) for name in lanes if name != NO_LANE):
-        return {**flags, "notices": [*flags["notices"], ON_A_SERVER]}
-    try:
-        request = pair_request(pair)
-        if is_public() or store.find(request):
-            return {**flags, "start": True}
-        report = store.look(request)
-    except SpecDemoError as error:
-        return {**flags, "notices": [*flags["notices"], f"autorun is ignored: {error}"]}
-    if report.ok and not report.download:
-        return {**flags, "start": True}
-    waits = f"autorun waits for you: {gigabytes(report.download)} must be downloaded; press Run."
-    notice = waits if report.ok else f"autorun is ignored: {report.conclusion}"
-    return {**flags, "notices": [*flags["notices"], notice]}
+        notice = ON_A_SERVER
+    else:
+        try:
+            request = pair_request(pair)
+            report = None if is_public() or store.find(request) else store.look(request)
+        except SpecDemoError as error:
+            notice = f"autorun is ignored: {error}"
+    if report and not report.ok:
+        notice = f"autorun is ignored: {report.conclusion}"
+    elif report and report.download:
+        notice = f"autorun waits for you: {gigabytes(report.download)} must be downloaded; press Run."
+    return {**flags, "start": notice is None, "notices": [*flags["notices"], *filter(None, [notice])]}

@@ -20,7 +20,7 @@ from specdemo.ui.api.visitors import Visitors
 from specdemo.ui.jobs.job import Paces
 from specdemo.ui.jobs.limits import limits
 from specdemo.ui.jobs.queue import JobQueue, JobRunner
-from specdemo.ui.links import connect_links, connect_use, link_head
+from specdemo.ui.links import connect_links, link_head
 from specdemo.ui.panel.controls import Controls
 from specdemo.ui.panel.pair_card import PairLoading, connect_pair_card
 from specdemo.ui.panel.panel import connect_couplings, create_panel
@@ -77,7 +77,7 @@ def build(store: PairStore | None = None, queue: JobQueue | None = None) -> gr.B
                 create_panel(controls)
             with gr.Tabs(elem_id="stage") as tabs:
                 with gr.Tab("Race", id="race"):
-                    use, recordings, view, idle = create_race_tab(controls, runner, loading, paces)
+                    recordings, view, idle = create_race_tab(controls, runner, loading, paces)
                 with gr.Tab("Which setting?", id="sweep"):
                     starts = [create_sweep_tab(controls, runner)]
                 with gr.Tab("Batch", id="batch"):
@@ -89,7 +89,6 @@ def build(store: PairStore | None = None, queue: JobQueue | None = None) -> gr.B
         connect_couplings(controls)
         connect_pair_card(page, controls, loading)
         connect_links(page, controls, tabs, store)
-        connect_use(use, recordings)
 
         def leave(request: gr.Request) -> None:
             visitors.forget(request.session_hash or "")

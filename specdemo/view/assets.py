@@ -11,8 +11,9 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from specdemo.analysis.disturbance import FEWEST
 from specdemo.analysis.wording import LEVEL
 from specdemo.view.headline import STEADY
-from specdemo.view.tables import number
 
+NOTHING = "–"
+"""Stands where nothing was measured."""
 SPEEDS = ("0.1", "0.25", "0.5", "1", "2", "4", "8")
 """The player's speeds."""
 SHARED = {"speeds": SPEEDS, "level": LEVEL, "settled": {"tokens": FEWEST, "rounds": STEADY, "seconds": 0.15}}
@@ -28,13 +29,19 @@ SCRIPTS = (
     "race-headline.js",
     "race.js",
     "race-player.js",
-    "batch.js",
 )
 """In the order in which they must be loaded."""
-STYLES = ("race.css", "race-tree.css", "race-player.css", "batch.css", "advice.css")
+STYLES = ("race.css", "race-tree.css", "race-player.css", "advice.css")
 _templates = Environment(
     loader=FileSystemLoader(WEB), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
 )
+
+
+def number(value: float | None, form: str, unit: str = "") -> str:
+    """A figure, or a dash where nothing was measured."""
+    return NOTHING if value is None else f"{value:{form}}{unit}"
+
+
 _templates.filters["number"] = number
 
 

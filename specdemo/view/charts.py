@@ -6,7 +6,6 @@ Colours read on light and dark ground; text and grid are coloured by page.css.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from html import escape
 from typing import Any
 
 import plotly.graph_objects as go
@@ -26,27 +25,15 @@ BASELINE = {"color": PLAIN, "dash": "dash", "width": 1.5}
 MOST_IN_FOREST = 16
 DASHED = "Dashed: over the runs on these prompts; there are too few prompts to speak of others."
 
-CAPTIONS = {
-    "speed": "Acceptance rate: Σ accepted / Σ drafted. Tokens/s: decoded tokens / decode time, in the repeat "
-    "of the middle speed-up; bars from the slowest to the fastest. Dashed: plain decoding.",
-    "speedup": "Measured: plain seconds a token / speculative seconds a token, median of the repeats, of an even "
-    "number the lower middle; bars from the worst to the best. Predicted: Σ τ(d) / Σ (d·c + v(d) + o) over the "
-    "rounds’ drafted lengths d, from acceptance by position and median costs c, v and o.",
-    "plot": "Speed-up: tokens a second with drafts / without, of all together, median of the repeats; bars from "
-    "the worst to the best. Below the dashed line drafting is slower. A target step does more the more rows or "
-    "users it serves, so checking γ more tokens of each stops being nearly free.",
-    "all": "Tokens of all answers / time from the first request to the last answer, in the repeat of the middle "
-    "speed-up, of plain decoding in the middle one; bars from the slowest to the fastest.",
-    "one": "Tokens after the first / their time, of one request: median of the requests and of the repeats; bars "
-    "from the slowest repeat to the fastest.",
-    "ttft": "From a request to its first token, the wait for a free slot included: medians and bars as above.",
-    "kept": "Acceptance rate: Σ accepted / Σ drafted, over all requests and repeats.",
-}
+CAPTION = "Bars: from the worst repeat to the best; a dashed line is plain decoding. Formulas: under the table."
+MORE_ROWS = (
+    " The more rows or users one step of the target serves, the less free it is to check γ more tokens of each."
+)
 
 
 def speed_figure(report: SweepReport) -> go.Figure:
     """Acceptance rate and tokens a second by γ, one above the other."""
-    rows = _decoded(report)
+    rows = [row for row in report.rows if row.rounds]
     figure = make_subplots(rows=2, shared_xaxes=True, vertical_spacing=0.1)
     counts = [[row.accepted, row.proposed] for row in rows]
     hover = "%{y:.1%} = %{customdata[0]:,} accepted / %{customdata[1]:,} drafted<extra></extra>"
@@ -96,7 +83,9 @@ def size_figure(report: SizeReport) -> go.Figure:
         "/ %{customdata[3]:.0f} plain tokens/s<extra></extra>"
     )
     data = [[r.speedup_low, r.speedup_high, r.tokens_per_second, r.plain_tokens_per_second] for r in rows]
-    figure = go.Figure(_line(rows, "speedup", "speed-up", hover, ends=True, x=_sizes(rows), customdata=data))
+    figure = go.Figure(
+        _line(rows, "speedup", "speed-up", hover, ends=True, x=[f"{row.size}" for row in rows], customdata=data)
+    )
     figure.add_hline(1, line=BASELINE)
     return _dressed_by_size(figure, report, "speed-up", ticksuffix="×")
 
@@ -113,12 +102,8 @@ def load_figure(report: LoadReport, field: str, unit: str) -> go.Figure:
                 "marker": {"color": colour, "size": 7},
             }
             hover = f"{name} %{{y:.3~g}} {unit}<extra></extra>"
-            figure.add_trace(_line(rows, field, name, hover, ends=True, x=_sizes(rows), **look))
+            figure.add_trace(_line(rows, field, name, hover, ends=True, x=[f"{row.size}" for row in rows], **look))
     return _dressed_by_size(figure, report, unit)
-
-
-def _sizes(rows: Sequence[Row]) -> list[str]:
-    return [str(row.size) for row in rows]
 
 
 def _dressed_by_size(figure: go.Figure, report: SizeReport, title: str, **look: Any) -> go.Figure:
@@ -155,16 +140,6 @@ def forest(report: AdviceReport) -> str:
     if more := len(known) - len(shown):
         notes.append(f"{counted(more, 'more setting stands', 'more settings stand')} in the table.")
     return fill("advice-forest.html", lines=lines, one=100 / top, notes=notes)
-
-
-def figure_head(title: str) -> str:
-    """A figure's heading, with the button that saves it: see race-charts.js."""
-    button = '<button type="button" class="chart-png" title="Save this chart as an image">PNG</button>'
-    return f'<div class="measured-head"><h3>{escape(title)}</h3>{button}</div>'
-
-
-def _decoded(report: SweepReport) -> list[Row]:
-    return [row for row in report.rows if row.rounds]
 
 
 def _line(

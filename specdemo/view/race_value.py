@@ -43,6 +43,7 @@ class RaceView:
         rounds: of all lanes, the JSON of each; there are only ever more of them.
         replaces: set where a server's final report replaced the rounds that streamed: it names their run.
         question: the prompt, and what else a reader needs to know, as :func:`question` says it.
+        columns: of a batch, each row of which has a lane plain and one drafted: the titles of its figures.
     """
 
     lanes: list[dict[str, Any]]
@@ -56,6 +57,7 @@ class RaceView:
     rounds: list[str] = field(default_factory=list)
     replaces: str | None = None
     question: dict[str, Any] | None = None
+    columns: list[str] | None = None
 
     def value(self) -> dict[str, Any]:
         """Plain data for the component, apart from later changes."""

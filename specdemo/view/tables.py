@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from html import escape
 from typing import Any
 
 from specdemo.analysis.advice import AdviceReport
@@ -15,10 +14,8 @@ from specdemo.analysis.speedup import plain_of
 from specdemo.analysis.sweep_report import SweepReport
 from specdemo.metrics import Metrics
 from specdemo.trace import Trace
+from specdemo.view.assets import NOTHING, fill, number
 from specdemo.view.lane_headers import engine_note
-
-NOTHING = "–"
-"""Stands where nothing was measured."""
 
 Column = tuple[str, str, Callable[[Any], str]]
 """A figure's name, its formula, and its text for what was measured: a row of a report, a lane, a batch."""
@@ -26,17 +23,7 @@ Column = tuple[str, str, Callable[[Any], str]]
 
 def table_html(columns: Sequence[Column], rows: Iterable[Any]) -> str:
     """The table, with the column's formula as the tip of every cell."""
-    head = "".join(f'<th scope="col" title="{escape(tip)}">{escape(name)}</th>' for name, tip, _ in columns)
-    lines = (
-        "".join(f'<td title="{escape(tip)}">{escape(read(row))}</td>' for _, tip, read in columns) for row in rows
-    )
-    body = "".join(f"<tr>{line}</tr>" for line in lines)
-    return f"<div><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
-
-
-def number(value: float | None, form: str, unit: str = "") -> str:
-    """A figure, or a dash where nothing was measured."""
-    return NOTHING if value is None else f"{value:{form}}{unit}"
+    return fill("table.html", columns=columns, rows=rows)
 
 
 def rate(value: float | None) -> str:
@@ -104,7 +91,7 @@ _COLUMNS: tuple[Column, ...] = (
         lambda r: spread(r.tokens_per_second, r.tokens_per_second_low, r.tokens_per_second_high, ".1f"),
     ),
     ("of one", f"tokens after the first / their time: {OVER}", lambda r: _ends(r.user_tokens_per_second, ".1f")),
-    ("TTFT", f"from a request to its first token: {OVER}", lambda r: _ends(r.ttft, ".0f", "\u00a0ms", 1000)),
+    ("TTFT", f"request to first token, waits included: {OVER}", lambda r: _ends(r.ttft, ".0f", "\u00a0ms", 1000)),
     ("plain tokens/s", "the same of plain decoding", lambda r: rate(r.plain_tokens_per_second)),
     ("accepted", "Σ accepted / Σ drafted", lambda r: number(r.acceptance_rate, ".1%")),
     (

@@ -171,24 +171,33 @@ def test_a_batch_shows_every_row_twice_and_its_figures(page: Page) -> None:
     assert ended(page, "batch", "done") == "Done: 3 rows, 36 tokens plain and 36 tokens drafted."
     expect(page.locator("#batch-sizes")).to_be_hidden()
     assert page.title() != "broken"
-    rows = page.locator(".batch-row")
-    assert rows.count() == 3
-    assert rows.nth(1).locator(".batch-label span").inner_text() == HOSTILE
+    view = page.locator("#batch-view")
+    cells = view.locator(".race-lane")
+    expect(cells).to_have_count(6)
+    assert cells.nth(2).locator(".race-detail").inner_text() == HOSTILE
+    expect(view.locator(".specdemo-race")).to_have_attribute("data-phase", "done")
     for number in range(3):
-        texts = [
-            "".join(cell.locator(".t:not(.t-rejected)").all_text_contents())
-            for cell in rows.nth(number).locator(".batch-cell").all()
-        ]
+        row = [cells.nth(2 * number), cells.nth(2 * number + 1)]
+        assert [cell.locator("h3").inner_text().split(":")[0] for cell in row] == [f"Row {number + 1}"] * 2
+        texts = ["".join(cell.locator(".t:not(.t-rejected)").all_text_contents()) for cell in row]
         assert texts[0] == texts[1] != ""
-        notes = rows.nth(number).locator(".batch-note").all_inner_texts()
-        assert all(re.search(r"12 tokens · [\d,]+ tok/s · full length at \d+\.\d\d s", note) for note in notes)
-    expect(page.locator('[data-role="batch-verdict"]')).to_contain_text(
+        for cell in row:
+            assert cell.locator("[data-stat=tokens]").inner_text() == "12"
+            assert re.fullmatch(r"\d+\.\d\d s", cell.locator("[data-stat=seconds]").inner_text())
+            assert re.fullmatch(r"[\d.]+", cell.locator("[data-stat=tokens_per_second]").inner_text())
+    expect(view.locator("[data-role=verdict]")).to_contain_text(
         "all 3 rows: identical to plain, checked at all 36 tokens"
     )
-    assert re.fullmatch(r"\d+\.\d\d×", page.locator('[data-role="batch-speedup"]').inner_text())
-    expect(page.locator('[data-role="batch-why"]')).to_contain_text("a round keeps")
-    page.locator(".specdemo-batch summary").click()
-    expect(page.locator('[data-role="batch-figures"]')).to_contain_text("tokens/s of the batch")
+    assert re.fullmatch(r"\d+\.\d\d×", view.locator("[data-role=speedup]").inner_text())
+    expect(view.locator("[data-role=comparison]")).to_contain_text(
+        re.compile(r"All 3 rows together: Plain \d+ tok/s, ")
+    )
+    expect(view.locator("[data-role=why]")).to_contain_text("a round keeps")
+    expect(view.locator(".race-chart")).to_be_hidden()
+    expect(view.locator("[data-role=repeat]")).to_be_hidden()
+    view.locator(".race-figures summary").click()
+    expect(view.locator("[data-role=figures]")).to_contain_text("tokens/s of the batch")
+    expect(view.locator("[data-role=figures] tr").first).to_have_text(re.compile("Plain"))
 
 
 def test_sizes_are_measured_and_saved(page: Page) -> None:
@@ -213,10 +222,10 @@ def test_what_a_batch_cannot_do_is_said_and_stop_ends_it(page: Page) -> None:
     assert "Rows: must be a whole number from 1 to 16, not 99" in ended(page, "batch", "error")
     fill(page, "batch", rows=16, tokens=1000)
     page.locator("#batch-run").click()
-    page.wait_for_selector(".batch-cell .t", timeout=RUN_MS)
+    page.wait_for_selector("#batch-view .t", timeout=RUN_MS)
     page.locator("#stop").click()
     assert "Stopped. What was decoded until then is shown." in ended(page, "batch", "stopped")
-    assert page.locator(".batch-row").first.locator(".batch-note").first.inner_text().endswith("stopped")
+    expect(page.locator("#batch-view .specdemo-race")).to_have_attribute("data-phase", "stopped")
     choose(page, "lane2-method", "Speculative: early exit")
     said = "Drafts as lane 2 of the panel does: draft model (early exit has no batch), "
     expect(page.locator("#batch-drafts")).to_contain_text(said)

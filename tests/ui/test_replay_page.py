@@ -115,7 +115,7 @@ def test_a_round_says_who_of_a_row_drafted_it(offline: Callable[[Path], Page], t
     expect(page.locator("[data-role=tip]")).to_contain_text("by suffix decoding")
     marks = page.evaluate("document.querySelector('[data-role=timeline]').data.at(-1).x.length")
     assert marks == by.count("suffix")
-    expect(page.locator("[data-key=copied]")).to_be_visible()
+    expect(page.locator("[data-role=timeline] .legendtext").last).to_have_text("copied")
 
 
 def test_a_replay_keeps_lane_time_and_can_be_steered(offline: Callable[[Path], Page], tmp_path: Path) -> None:

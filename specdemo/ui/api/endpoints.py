@@ -16,9 +16,9 @@ import gradio as gr
 
 from specdemo.errors import SpecDemoError
 from specdemo.ui.api import requests
-from specdemo.ui.jobs.job import WAITING, Job
+from specdemo.ui.jobs.job import WAITING, Job, JobState
 from specdemo.ui.jobs.queue import JobRunner, is_agent, visitor_of
-from specdemo.ui.jobs.worker import Stop, beating
+from specdemo.ui.jobs.worker import Stop, watched
 
 STATUS_SECONDS = 1.0
 GAMMAS = [2, 3, 4, 5, 6, 7, 8]
@@ -139,21 +139,23 @@ def add_endpoints(runner: JobRunner) -> None:
 
 def _follow(runner: JobRunner, job: Job, request: gr.Request) -> Generator[dict[str, Any], None, Any]:
     """Tell how far a job is; returns its result, also what a server sent before it broke off."""
-    stop, updated = Stop(), monotonic()
-    say = {"state": "waiting", "message": WAITING}
-    with closing(beating(runner.run(job, visitor_of(request), stop), stop)) as states:
-        for new in states:
-            if new is None:  # Gradio sees that a client left when it is given something to send
-                yield say
-                continue
-            state = new
-            if state.phase == "loading":
-                say = {"state": "waiting", "message": state.message}
-            elif state.phase == "running" and (state.message or monotonic() - updated >= STATUS_SECONDS):
-                updated, say = monotonic(), {"state": "running", "message": state.message or "Decoding…"}
-            else:
-                continue
-            yield say
+    stop, updated, state = Stop(), monotonic(), JobState("loading", WAITING)
+    say = told = {"state": "waiting", "message": WAITING}
+    with closing(watched(lambda: runner.run(job, visitor_of(request), stop))) as updates:
+        try:
+            for news in updates:
+                state = news[-1] if news else state
+                if state.phase == "loading":
+                    say = {"state": "waiting", "message": state.message}
+                elif state.phase == "running":
+                    say = {"state": "running", "message": state.message or "Decoding…"}
+                # Gradio sees that a client left when it is given something to send.
+                if say != told or monotonic() - updated >= STATUS_SECONDS:
+                    told, updated = say, monotonic()
+                    yield say
+        except GeneratorExit:
+            stop.set()
+            raise
     recorded = getattr(state.result, "recording", None) is not None
     if state.phase != "done" and not (state.phase == "stopped" and recorded and not stop.is_set()):
         raise SpecDemoError(stop.reason or state.message)

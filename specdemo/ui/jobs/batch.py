@@ -53,61 +53,65 @@ class BatchJob(Job):
         return replace(self.lane.settings, strategy="autoregressive"), self.lane.settings
 
     @property
-    def used(self) -> list[str]:
-        return self.prompts[: self.rows]
+    def titles(self) -> list[str]:
+        return [header["title"] for header in lane_headers(self.contenders)]
 
     @property
-    def prompts_text(self) -> str:
-        """Which of the prompts these are, where it is not one a row."""
-        given = counted(len(self.prompts), "prompt")
-        if len(self.prompts) > self.rows:
-            return f" (the first {self.rows} of {given})" if self.rows > 1 else f" (the first of {given})"
-        return f" ({given} by turns)" if len(self.prompts) < self.rows else ""
+    def texts(self) -> list[str]:
+        """The prompt of each row."""
+        return [*islice(cycle(self.prompts), self.rows)]
 
     def states(self, pairs: Sequence[ModelPair | None], thread: Executor, stop: Event) -> Generator[JobState]:
-        """As :meth:`Job.states`; results are values of the batch view.
-
-        They are a race's, with the rows' ``prompts``, ``lane`` = contender · rows + row in the rounds, and as
-        headline the speed-up alone.
-        """
-        pair = models_here(pairs[0])
-        shown = [prompt[:SHOWN_PROMPT] for prompt in islice(cycle(self.used), self.rows)]
-        view = RaceView(lane_headers(self.contenders))
-        ids = list(islice(cycle(encode_all(pair, self.used, self.lane.settings.chat)), self.rows))
+        """As :meth:`Job.states`; results are values of the race view."""
+        pair, view = models_here(pairs[0]), self._view()
+        ids = encode_all(pair, self.texts, self.lane.settings.chat)
         # What the second of the two cannot do is said before the first runs; the models may be tried for it.
         in_thread(thread, check_batch, pair, row_settings(self.lane.settings, len(ids)))
         batches: list[list[Trace]] = []
         for number, settings in enumerate(self.contenders):
-            message = f"{view.lanes[number]['title']}: {counted(self.rows, 'row')}{self.prompts_text}…"
+            message = f"{self.titles[number]}: {counted(self.rows, 'row')}…"
             rounds: list[list[Round]] = [[] for _ in ids]
             decoding = Batch(pair, ids, row_settings(settings, len(ids)))
             with closing(gathered(thread, partial(iter, decoding), stop)) as updates:
                 for news in updates:
                     for row, round_ in news:
                         rounds[row].append(round_)
-                    view.add((number * len(ids) + row, round_) for row, round_ in news)
+                    view.add((row * len(self.contenders) + number, round_) for row, round_ in news)
                     done = (number + _share(rounds, settings.max_new_tokens)) / len(self.contenders)
-                    yield JobState("running", message, done, view.value() | {"prompts": shown})
+                    yield JobState("running", message, done, view.value())
             batches.append(decoding.traces())
             if not all(t.complete for t in batches[-1]):
                 break
         phase, message = self._conclude(view, batches, stop)
-        yield JobState(phase, message, result=view.value() | {"prompts": shown})
+        yield JobState(phase, message, result=view.value())
+
+    def _view(self) -> RaceView:
+        """With a lane for each row of both contenders; the first of the two says the row's prompt."""
+        headers = lane_headers(self.contenders)
+        lanes = []
+        for number, prompt in enumerate(self.texts, start=1):
+            details = (prompt[:SHOWN_PROMPT], headers[1]["detail"])
+            for header, detail in zip(headers, details, strict=True):
+                lanes.append(header | {"title": f"Row {number}: {header['title']}", "detail": detail})
+        return RaceView(lanes, columns=self.titles)
 
     def _conclude(self, view: RaceView, batches: list[list[Trace]], stop: Event) -> tuple[str, str]:
         """Add figures, and of two batches that came to their end what they say; returns phase and message."""
         figures = [measure_batch(batch) for batch in batches if all(t.rounds for t in batch)]
         view.figures = rows_of(BATCH_FIGURES, figures)
+        known = zip(self.titles, figures, strict=False)
+        rates = [f"{title} {f.tokens_per_second:.0f} tok/s" for title, f in known if f.tokens_per_second]
+        together = f"All {self.rows} rows together" if self.rows > 1 else "The row"
+        view.headline = {"text": f"{together}: {', '.join(rates)}" if rates else ""}
         if len(batches) < 2 or not all(t.complete for batch in batches for t in batch):
             return "stopped", reason_of(stop, STOPPED)
         plain, drafted = figures
-        steady = disturbance(plain.pace, drafted.pace) is None
-        if plain.tokens_per_second and drafted.tokens_per_second and steady:
-            view.headline = {"ratio": drafted.tokens_per_second / plain.tokens_per_second}
+        if plain.tokens_per_second and drafted.tokens_per_second and disturbance(plain.pace, drafted.pace) is None:
+            ratio = drafted.tokens_per_second / plain.tokens_per_second
+            view.headline |= {"figure": f"{ratio:.2f}×", "trend": "slower" if ratio < 1 else "faster"}
         view.verdict, view.why = _verdict(*batches), explain_batch(plain, drafted)
         tokens = [counted((f.emitted or 0) + f.rows, "token") for f in figures]
-        rows = f"{counted(self.rows, 'row')}{self.prompts_text}"
-        return "done", f"Done: {rows}, {tokens[0]} plain and {tokens[1]} drafted."
+        return "done", f"Done: {counted(self.rows, 'row')}, {tokens[0]} plain and {tokens[1]} drafted."
 
 
 def _share(rounds: list[list[Round]], length: int) -> float:

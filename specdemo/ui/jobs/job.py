@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 import math
 from abc import ABC, abstractmethod
-from collections import OrderedDict
 from collections.abc import Generator, Iterable, Sequence
 from concurrent.futures import Executor
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from threading import Event, Lock
+from time import monotonic
 from typing import Any
 
 from specdemo.drafters import only_copies
@@ -57,6 +57,7 @@ class Job(ABC):
     kind: str  # names the queue in which it waits
     noun: str  # what people call it, for messages
     lane: LaneRequest  # what it measures; a race has several, and says its pairs itself
+    pace = 0.0  # seconds at least between two of its states while it runs
 
     @property
     def first(self) -> Any:
@@ -87,7 +88,7 @@ class Job(ABC):
 
     @abstractmethod
     def states(self, pairs: Sequence[ModelPair | None], thread: Executor, stop: Event) -> Generator[JobState]:
-        """Run it: a few states a second, the last one final. It ends within one round once ``stop`` is set.
+        """Run it: its states, the last one final. It ends within one round once ``stop`` is set.
 
         The models, in ``pairs``, run in ``thread``, while the calling thread waits.
         """
@@ -106,16 +107,20 @@ def load_pairs(
 
 
 def until_the_end(job: Job, states: Generator[JobState], stop: Event) -> Generator[JobState]:
-    """The states of a job; an error ends them with one that has its message and the last result.
+    """The states of a job, at its pace; an error ends them with one that has its message and the last result.
 
     Closing this iterator, as happens when the visitor leaves, sets ``stop``.
     """
-    state = JobState("loading", WAITING)
+    state, told = JobState("loading", WAITING), -math.inf
     with closing(states):
         try:
             state = replace(state, result=job.first)
             for new in states:
                 state = new if new.result is not None else replace(new, result=state.result)
+                if new.phase == "running":
+                    if monotonic() - told < job.pace:
+                        continue
+                    told = monotonic()
                 yield state
             return
         except GeneratorExit:
@@ -141,7 +146,6 @@ LOAD_SECONDS = 10  # for the weights on their way to the GPU, and the first, slo
 SHORTEST, LONGEST = 15, 120
 """Bounds of what is asked for. A visitor without an account has two minutes of ZeroGPU a day, with a free account
 three and a half, and what is asked for must be left of it."""
-REMEMBERED = 64  # pairs of which the pace is kept
 PREFILL = 3  # what the prefill of a run takes, in tokens; roughly
 ROW_COST = 0.15  # what one more row adds to a step of a batch, in steps of one row; roughly
 
@@ -174,15 +178,12 @@ class Paces:
     """Seconds a token by pair, plain and drafted, as the last race of anyone on this app measured them."""
 
     def __init__(self) -> None:
-        self._paces: OrderedDict[tuple[str, bool], float] = OrderedDict()
+        self._paces: dict[tuple[str, bool], float] = {}
         self._lock = Lock()
 
     def learn(self, pair: str, seconds: float, *, drafted: bool) -> None:
         with self._lock:
             self._paces[pair, drafted] = seconds
-            self._paces.move_to_end((pair, drafted))
-            while len(self._paces) > 2 * REMEMBERED:
-                self._paces.popitem(last=False)
 
     def learn_race(self, traces: tuple[Trace, ...]) -> None:
         """Remember what the lanes of a race that ran here took, their prefills included."""

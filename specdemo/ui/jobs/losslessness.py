@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Generator, Sequence
 from concurrent.futures import Executor
 from contextlib import closing, suppress
@@ -21,9 +20,7 @@ from specdemo.runs.encode import models_here
 from specdemo.runs.single import stream
 from specdemo.settings import Settings
 from specdemo.ui.jobs.job import WAITING, Job, JobState, LaneRequest, Work
-from specdemo.ui.jobs.worker import in_thread, reason_of
-
-UPDATE_SECONDS = 0.5
+from specdemo.ui.jobs.worker import in_thread, reason_of, stepped
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +34,7 @@ class CheckJob(Job):
 
     kind = "losslessness"
     noun = "check"
+    pace = 0.5
 
     @property
     def settings(self) -> Settings:
@@ -70,25 +68,21 @@ class CheckJob(Job):
         return stream_certificate(models_here(pair), self.prompts[0], self.settings, *test)
 
     def _steps(self, pair: Any, thread: Executor, stop: Event) -> Generator[JobState]:
-        state, updated = JobState("running", WAITING), 0.0
+        state = JobState("running", WAITING)
         yield state
-        with closing(in_thread(thread, self._begin, pair, stop)) as steps, suppress(LoadCancelled):
-            while not stop.is_set() and (found := in_thread(thread, next, steps, None)) is not None:
+        with closing(stepped(thread, stop, self._begin, pair, stop)) as steps, suppress(LoadCancelled):
+            for found in steps:
                 state = JobState("running", fraction=found.fraction, result=found)
-                if time.monotonic() - updated >= UPDATE_SECONDS:
-                    updated = time.monotonic()
-                    yield state
+                yield state
         yield _ended(not stop.is_set(), state.result, stop)
 
     def _greedy(self, pair: ModelPair, thread: Executor, stop: Event) -> Generator[JobState]:
-        emitted, updated = 0, time.monotonic()
+        emitted = 0
         yield JobState("running", "Decoding…")
         with closing(in_thread(thread, stream, pair, self.prompts[0], self.settings, stop)) as decoding:
             while not stop.is_set() and (round_ := in_thread(thread, next, decoding, None)) is not None:
                 emitted += len(round_.emitted)
-                if time.monotonic() - updated >= UPDATE_SECONDS:
-                    updated = time.monotonic()
-                    yield JobState("running", f"Decoding: {emitted} of {self.settings.max_new_tokens} tokens…")
+                yield JobState("running", f"Decoding: {emitted} of {self.settings.max_new_tokens} tokens…")
         if not emitted:
             raise LoadCancelled("Stopped before the first token. Press Check to start again.")
         # Dropped caches are freed here; the check reads the finished text in one forward.

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import Executor
+from contextlib import closing
 from dataclasses import dataclass, replace
 from threading import Event
 from typing import Any
@@ -20,10 +20,9 @@ from specdemo.runs.sweep import GAMMAS, stream_sweep
 from specdemo.settings import LLAMA_CPP
 from specdemo.ui.jobs.job import Job, JobState, LaneRequest, Work
 from specdemo.ui.jobs.limits import check_prompts, check_runs, limits
-from specdemo.ui.jobs.worker import in_thread, reason_of
+from specdemo.ui.jobs.worker import reason_of, stepped
 from specdemo.view.progress_text import measurement_done, measurement_progress
 
-UPDATE_SECONDS = 0.25
 STOPPED = "Stopped. What was measured until then is shown."
 STOPPED_EARLY = "Stopped before anything was measured."
 
@@ -43,6 +42,7 @@ class MeasureJob(Job):
     kind: str = "sweep"  # the queue of its tab
 
     noun = "measurement"
+    pace = 0.25
 
     @property
     def is_load(self) -> bool:
@@ -94,21 +94,11 @@ class MeasureJob(Job):
         """As :meth:`Job.states`; results are reports, and each task of the thread is one run."""
         state = JobState("running", "Warming up…")
         yield state
-        shown = time.monotonic()
-        runs: Any = in_thread(thread, self.start, pairs[0], stop)
-        try:
-            while not stop.is_set() and (progress := in_thread(thread, next, runs, None)) is not None:
+        with closing(stepped(thread, stop, self.start, pairs[0], stop)) as steps:
+            for progress in steps:
                 fraction = progress.done / max(progress.total, 1)
                 state = JobState("running", measurement_progress(progress), fraction, progress.report)
-                if time.monotonic() - shown > UPDATE_SECONDS:
-                    shown = time.monotonic()
-                    yield state
-        except Exception:
-            yield state  # so that what was measured stays beside the message
-            raise
-        finally:
-            runs.close()
-        yield state
+                yield state
         report = state.result
         if report is not None and report.complete:
             yield replace(state, phase="done", message=measurement_done(report))

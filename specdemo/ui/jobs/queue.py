@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack, closing, contextmanager
@@ -22,8 +22,6 @@ from specdemo.ui.jobs.zero_gpu import states_from_gpu
 
 STATUS_SECONDS = 1.0
 STOP_SECONDS = 0.1  # how often somebody who waits is told where they stand, and how soon their Stop is noticed
-REMEMBERED = 8
-"""Jobs of a kind by whose length the wait is estimated."""
 SURE = 0.05  # how far a job must be for its own pace to say when it ends
 MODELS, SERVERS, SERVERS_HERE = "models", "servers", "servers here"
 """What a job can need: the models of this process, any servers, and servers of this machine, which would take
@@ -74,7 +72,7 @@ class JobQueue:
         self._limits, self._shared = limits, shared
         self._admitted: list[Ticket] = []  # in line, or about to be: their pairs are loaded first
         self._line: list[Ticket] = []
-        self._lengths: dict[str, deque[float]] = {}
+        self._lengths: dict[str, float] = {}  # seconds of the last job of each name
         self._lock = RLock()
 
     @contextmanager
@@ -117,7 +115,7 @@ class JobQueue:
             rivals = [t for t in self._line if set(t.needs) & set(ticket.needs)]
             before = [t for t in rivals[: rivals.index(ticket)] if not t.called.is_set()]
             running = [self._left(t) for t in rivals if t.called.is_set()]
-            ahead = [self._length(t.noun) for t in before]
+            ahead = [self._left(t) for t in before]
         place = f"Waiting for a turn: number {len(before) + 1} in line"
         known, lengths = _known(running), _known(ahead)
         if not running or len(known) < len(running) or len(lengths) < len(ahead):
@@ -171,8 +169,7 @@ class JobQueue:
             if ticket.alarm is not None:
                 ticket.alarm.cancel()
             if ticket.called.is_set():
-                lengths = self._lengths.setdefault(ticket.noun, deque(maxlen=REMEMBERED))
-                lengths.append(monotonic() - ticket.began)
+                self._lengths[ticket.noun] = monotonic() - ticket.began
             if ticket in self._line:
                 self._line.remove(ticket)
                 self._call()
@@ -197,20 +194,16 @@ class JobQueue:
             else:
                 kept.update(ticket.needs if lacks == work else (lacks,))
 
-    def _length(self, noun: str) -> float | None:
-        """Seconds that jobs of a name took; None where none has ended here."""
-        lengths = self._lengths.get(noun)
-        return sum(lengths) / len(lengths) if lengths else None
-
     def _left(self, ticket: Ticket) -> float | None:
-        """Seconds that a running job still takes: by its own pace, else by others of its name; None if unknown.
+        """Seconds that a job still takes: by its own pace, else by the last of its name; None if unknown.
 
-        One that has outlasted the others says nothing any more.
+        One that has outlasted that says nothing any more.
         """
-        elapsed, usual = monotonic() - ticket.began, self._length(ticket.noun)
+        elapsed = monotonic() - ticket.began if ticket.called.is_set() else 0.0
         if ticket.progress >= SURE:
             return elapsed * (1 - ticket.progress) / ticket.progress
-        return usual - elapsed if usual is not None and usual > elapsed else None
+        usual = self._lengths.get(ticket.noun, 0.0)
+        return usual - elapsed if usual > elapsed else None
 
 
 def _known(seconds: list[float | None]) -> list[float]:

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 from threading import Event
 from typing import Any
 
-from specdemo.analysis.wording import counted
 from specdemo.machine import hardware
 from specdemo.models.pair import ModelPair
 from specdemo.models.request import PairRequest
@@ -27,8 +26,6 @@ from specdemo.view.lane_headers import lane_headers
 from specdemo.view.race_value import RaceView, question
 
 STOPPED = "Stopped. Press Run to start again."
-FEWEST = 3
-"""Runs of which a median and a range are shown."""
 BROKEN_OFF = "An answer broke off; what came until then is kept, and its lane says why. Press Run to try again."
 
 
@@ -166,10 +163,8 @@ class RepeatJob(RaceJob):
                 done = (*done, speeds)
         if len(done) == self.repeats:
             yield JobState("done", result=Repeats(self, done))
-            return
-        shown = done if len(done) >= FEWEST else ()
-        found = f"the range is that of {counted(len(done), 'run')}" if shown else "too few runs for a range"
-        yield JobState("stopped", reason_of(stop, f"Stopped: {found}."), result=Repeats(self, shown))
+        else:
+            yield JobState("stopped", reason_of(stop, "Stopped: too few runs for a range."), result=Repeats(self))
 
 
 def race_job(prompt: str, lanes: Sequence[LaneRequest]) -> RaceJob:

@@ -12,7 +12,7 @@ from threading import Event, Lock
 from typing import Any, TypeVar
 from weakref import WeakSet
 
-UPDATE_SECONDS, BEAT_SECONDS = 0.1, 1.0
+UPDATE_SECONDS = 0.1
 T = TypeVar("T")
 
 
@@ -27,6 +27,13 @@ def named(error: Exception) -> str:
 def in_thread(thread: Executor, work: Callable[..., T], *arguments: Any) -> T:
     """What ``work`` returns in ``thread``; waits for it, and raises what it raised as :func:`outcome` does."""
     return outcome(thread.submit(work, *arguments))
+
+
+def stepped(thread: Executor, stop: Event, start: Callable[..., Any], *arguments: Any) -> Generator[Any]:
+    """The values of a generator that ``start`` gives in ``thread``, each a task of it, until ``stop`` is set."""
+    with closing(in_thread(thread, start, *arguments)) as steps:
+        while not stop.is_set() and (new := in_thread(thread, next, steps, None)) is not None:
+            yield new
 
 
 def outcome(job: Future[T]) -> T:
@@ -72,7 +79,7 @@ def gathered(
                 if stop.is_set() or left.is_set():
                     break
 
-    worker = thread.submit(work)
+    worker = thread.submit(copy_context().run, work)
     try:
         running = True
         while running:
@@ -89,28 +96,13 @@ def gathered(
         wait([worker])
 
 
-def beating(values: Generator[T], stop: Event) -> Generator[T | None]:
-    """What a generator gives, and None for each second in which it gives nothing.
-
-    Closing this iterator sets ``stop`` at once, also where the generator waits for something silent.
-    """
-
-    def advance() -> T | None:
-        return next(values, None)
-
-    with ThreadPoolExecutor(1, "call") as thread, closing(values):
-        while True:
-            new = thread.submit(copy_context().run, advance)
-            try:
-                while not wait([new], BEAT_SECONDS).done:
-                    yield None
-                if (value := new.result()) is None:
-                    return
-                yield value
-            except GeneratorExit:
-                stop.set()
-                wait([new])
-                raise
+def watched(start: Callable[[], Any]) -> Generator[list[Any]]:
+    """Run a generator in a thread of its own, to its end; as :func:`gathered` with ``beats``."""
+    with (
+        ThreadPoolExecutor(1, "watched") as thread,
+        closing(gathered(thread, start, Event(), beats=True)) as updates,
+    ):
+        yield from updates
 
 
 _all: WeakSet[Stop] = WeakSet()
@@ -151,36 +143,32 @@ class StopSignals:
     """The stop signals of each visitor's runs, one of each kind of job, from the press of Run to the end."""
 
     def __init__(self) -> None:
-        self._stops: dict[tuple[str, str], Stop] = {}
+        self._stops: dict[str, dict[str, Stop]] = {}
 
     def arm(self, session: str, kind: str) -> None:
         """A fresh signal for a new run; an older run of the same kind and visitor is told to end."""
         self.end(session, kind)
-        self._stops[session, kind] = Stop()
+        self.signal(session, kind)
 
     def signal(self, session: str, kind: str) -> Stop:
-        return self._stops.setdefault((session, kind), Stop())
+        return self._stops.setdefault(session, {}).setdefault(kind, Stop())
 
     def running(self, session: str, kind: str | None = None) -> bool:
-        return any(kind in (None, own) for own in self._kinds(session))
+        stops = self._stops.get(session, {})
+        return bool(stops) if kind is None else kind in stops
 
     def stop(self, session: str) -> None:
         """Tell all of the visitor's runs, waiting or going, to end."""
-        for kind in self._kinds(session):
-            if (stop := self._stops.get((session, kind))) is not None:
-                stop.set()
+        for stop in [*self._stops.get(session, {}).values()]:
+            stop.set()
 
     def end(self, session: str, kind: str) -> None:
-        if (stop := self._stops.pop((session, kind), None)) is not None:
+        if (stop := self._stops.get(session, {}).pop(kind, None)) is not None:
             stop.set()
 
     def sessions(self) -> set[str]:
-        return {session for session, _ in [*self._stops]}
+        return {*self._stops}
 
     def forget(self, session: str) -> None:
-        for kind in self._kinds(session):
-            self.end(session, kind)
-
-    def _kinds(self, session: str) -> list[str]:
-        """Of the visitor's runs; copied in one step, since others come and go meanwhile."""
-        return [kind for owner, kind in [*self._stops] if owner == session]
+        self.stop(session)
+        self._stops.pop(session, None)

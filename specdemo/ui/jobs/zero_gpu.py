@@ -10,7 +10,6 @@ import logging
 import pickle
 import time
 from collections.abc import Generator, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -23,7 +22,7 @@ from specdemo.models.request import is_zero_gpu
 from specdemo.runs.store import PairStore
 from specdemo.runs.zero_gpu import worker_store
 from specdemo.ui.jobs.job import Job, JobState, gpu_seconds, load_pairs, until_the_end
-from specdemo.ui.jobs.worker import Stop, gathered, reason_of
+from specdemo.ui.jobs.worker import Stop, reason_of, watched
 
 MARGIN_SECONDS = 4
 """Before ZeroGPU would abort it, a job is told to stop and has this long to show what it has."""
@@ -65,11 +64,8 @@ def _work(job: Job, seconds: int, stop_file: str) -> Generator[bytes]:
     global _store
     store = _store = _store or worker_store()
     ends = time.monotonic() + seconds - MARGIN_SECONDS
-    stop, never = Stop(), Event()
-    with (
-        ThreadPoolExecutor(1, "job") as looker,
-        closing(gathered(looker, lambda: _states(job, store, stop), never, beats=True)) as updates,
-    ):
+    stop = Stop()
+    with closing(watched(lambda: _states(job, store, stop))) as updates:
         try:
             for news in updates:
                 if time.monotonic() > ends:

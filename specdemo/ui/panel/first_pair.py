@@ -15,6 +15,7 @@ from specdemo.models.request import ASSETS, CatalogEntry, catalog
 from specdemo.prompt import words_of
 from specdemo.runs.store import room
 from specdemo.servers.llama_server import is_here
+from specdemo.view.assets import fill
 
 EXPECT = "A tiny model for six kinds of task: its speed is real, its knowledge is not."
 TARGET = ASSETS / "builtin" / "target"
@@ -65,13 +66,8 @@ def real_pairs() -> list[CatalogEntry]:
 
 def offers() -> str:
     """A list of them that opens, with what they cost; one press goes there."""
-    rows = []
-    for entry in real_pairs():
-        minutes = entry.download_gb * 8e9 / BITS_PER_SECOND / 60
-        way = " By llama.cpp, the quickest way on a CPU." if GGUF in entry.parts else ""
-        costs = f"{entry.download_gb:g} GB to download, about {minutes:.0f} min at 50 Mbit/s; "
-        costs += f"{size_here(entry):.1f} GB of memory.{way}"
-        label = f"<b>{escape(entry.label)}</b> <small>{costs}</small>"
-        rows.append(f'<button type="button" data-pair="{entry.id}">{label}</button>')
-    body = "".join(rows) or "<p>This machine has too little free memory for those of the catalogue.</p>"
-    return f"<details><summary>Try a real model</summary>{body}</details>"
+    rows = [
+        (entry, entry.download_gb * 8e9 / BITS_PER_SECOND / 60, size_here(entry), GGUF in entry.parts)
+        for entry in real_pairs()
+    ]
+    return fill("real-models.html", rows=rows)

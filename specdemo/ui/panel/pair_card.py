@@ -40,7 +40,7 @@ def working(step: LoadStep) -> str:
 def checked(report: Preflight) -> str:
     state = "possible" if report.ok else "problem"
     weights = {m.role: m.weights for m in report.models}
-    notes = _remarks(report)
+    notes = [*report.problems[1:], *report.notes]
     return card(state, report.conclusion, notes=notes, opened=True, **_models(report, weights))
 
 
@@ -49,7 +49,7 @@ def loaded(load: Load) -> str:
     conclusion = f"{load.place}, {gigabytes(sum(f.nbytes for f in load.weights.values()))}."
     if load.report is None:  # it was never examined
         return card("ready", conclusion, notes=load.notes)
-    notes = [*load.notes, *_remarks(load.report)]
+    notes = [*load.notes, *load.report.problems[1:], *load.report.notes]
     return card("ready", conclusion, notes=notes, **_models(load.report, load.weights))
 
 
@@ -103,19 +103,11 @@ def _context(report: Preflight) -> str:
     return ", ".join(filter(None, said))
 
 
-def _remarks(report: Preflight) -> list[str]:
-    return [*report.problems[1:], *report.notes]
-
-
 def _size(model: ModelReport, weights: Footprint) -> str:
     saved = f", {weights.saved:.0%} saved" if model.quantization else ""
-    return f"{_count(model.parameters)} · {model.quantization or model.dtype} · {gigabytes(weights.nbytes)}{saved}"
-
-
-def _count(parameters: int) -> str:
-    if parameters >= 1e9:
-        return f"{parameters / 1e9:.1f} B"
-    return f"{parameters / 1e6:.{1 if parameters < 1e7 else 0}f} M"
+    millions = model.parameters / 1e6
+    count = f"{millions / 1000:.1f} B" if millions >= 1000 else f"{millions:.{1 if millions < 10 else 0}f} M"
+    return f"{count} · {model.quantization or model.dtype} · {gigabytes(weights.nbytes)}{saved}"
 
 
 UPDATE_SECONDS = 0.25

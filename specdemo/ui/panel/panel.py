@@ -26,6 +26,7 @@ TREES = [
     *((f"{n} tokens", str(n)) for n in (4, 6, 8, 12, 16, 24, 32, 48, 64)),
 ]
 TYPED = f"Any number from 2 to {MAX_TREE_NODES} can be typed."
+UNTRAINED = "Models not trained to exit early accept little; the output is the target's all the same."
 Row = tuple[str, str, Any, dict[str, Any]]
 FIRST: tuple[Row, ...] = (
     ("lane-how", "method", gr.Dropdown, {}),
@@ -39,7 +40,7 @@ MORE: tuple[Row, ...] = (
     ("lane-how", "earlier_outputs", gr.Checkbox, {"container": False}),
     ("lane-how", "accept_top_k", gr.Number, {"precision": 0}),
     ("lane-how", "lookup_ngram", gr.Slider, {}),
-    ("lane-how", "exit_layer", gr.Number, {"precision": 0}),
+    ("lane-how", "exit_layer", gr.Number, {"precision": 0, "info": UNTRAINED}),
 )
 """A lane's controls: the column, which a tab that does not use it dims as a whole by its class; how they look."""
 # What is shown follows the values, whoever sets them; the browser does that by itself.
@@ -89,7 +90,11 @@ def create_panel(controls: Controls) -> None:
             controls.build("chat", gr.Checkbox)
             eager = "CUDA graphs need a GPU; what cannot have them runs eagerly, and its lane says so."
             controls.build("engine", gr.Dropdown, info=eager)
-            precision = _create_precision(controls)
+            with gr.Column(elem_id="precision") as precision:  # which a server has no use for
+                for row in (("target-weights", "draft-weights"), ("dtype", "device")):
+                    with gr.Row(elem_classes="pairwise"):
+                        for name in row:
+                            controls.build(name, gr.Dropdown, min_width=110)
     controls.wished = gr.State(list(FIRST_LANES))
     pair = controls["pair"]
     pair.change(None, pair, [custom, precision, first_pair], js=SHOW_PAIR, **UNQUEUED)
@@ -121,16 +126,6 @@ def create_pair_controls(controls: Controls) -> gr.Column:
         cancel = gr.Button("Stop loading", size="sm", visible=False, elem_id="cancel-load", min_width=120)
     controls.card = card, load, cancel
     return custom
-
-
-def _create_precision(controls: Controls) -> gr.Column:
-    """Build the controls in the current layout; returns them, which a server has no use for."""
-    with gr.Column(elem_id="precision") as precision:
-        for row in (("target-weights", "draft-weights"), ("dtype", "device")):
-            with gr.Row(elem_classes="pairwise"):
-                for name in row:
-                    controls.build(name, gr.Dropdown, min_width=110)
-    return precision
 
 
 def create_lanes(controls: Controls) -> None:

@@ -25,8 +25,6 @@ SERVER_STRATEGIES = {PLAIN: "autoregressive", "speculative": "speculative"}
 
 LINK_NAMES = {"model": "draft", "prompt_lookup": "lookup"}
 """Methods whose names in links are not their drafters'."""
-NOTES = {"early_exit": "Models not trained to exit early accept little; the output is the target's all the same."}
-"""What the panel says of a drafter."""
 
 
 def method_of(drafter: str, strategy: str = "speculative") -> str:

@@ -15,7 +15,6 @@ from specdemo.settings import MAX_GAMMA, TREE_RULES, Settings
 from specdemo.ui.jobs.job import LaneRequest
 from specdemo.ui.state.methods import (
     NO_LANE,
-    NOTES,
     UNQUANTIZED,
     Method,
     find_method,
@@ -149,11 +148,8 @@ def shown_options(method: str, acceptance: str) -> list[str]:
 
 
 def lane_table() -> dict[str, Any]:
-    """For panel.js: what :func:`shown_options` goes by, and what is said of each method."""
-    methods = {
-        name: {"reads": _read_by(method), "note": NOTES.get(method.drafter.name, "") if method.drafter else ""}
-        for name, method in local_methods().items()
-    }
+    """For panel.js: what :func:`shown_options` goes by."""
+    methods = {name: _read_by(method) for name, method in local_methods().items()}
     return {"options": OPTIONS, "rules": OF_RULES, "methods": methods, "most": MAX_GAMMA}
 
 

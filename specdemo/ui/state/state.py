@@ -164,7 +164,15 @@ class Lane(FirstLane):
     method: str = _control(NO_LANE, "Decodes by", choices=lambda: {**_methods(), NO_LANE: "None"})
 
 
-class Sweep(BaseModel):
+class Measured(BaseModel):
+    """Where a tab's prompts come from."""
+
+    prompts: str = _control(DOMAINS, "Prompts", element="source", choices=lambda: SOURCES)
+    domains: list[str] = _control(lambda: list(by_domain()), "Domains", choices=lambda: _listed(*by_domain())())
+    own: str = _control("")
+
+
+class Sweep(Measured):
     """The tab *Which setting?*."""
 
     view: str = _control(GAMMAS, choices=lambda: VIEWS)
@@ -173,21 +181,16 @@ class Sweep(BaseModel):
     last: int = _control(8, "γ to", link="to", least=1, most=MAX_GAMMA)
     repeats: int = _control(3, "Repeats", least=1, most=MOST_REPEATS)
     prompts: str = _control(PANEL, "Prompts", element="source", choices=lambda: SOURCES)
-    domains: list[str] = _control(lambda: list(by_domain()), "Domains", choices=lambda: _listed(*by_domain())())
-    own: str = _control("")
 
 
-class Batch(BaseModel):
+class Batch(Measured):
     """The tab *Batch*."""
 
     rows: int = _control(8, f"Rows, or users of a server, up to {MOST_ROWS}", least=1, most=MOST_ROWS)
     repeats: int = _control(3, "Repeats of every size", least=1, most=MOST_REPEATS)
-    prompts: str = _control(DOMAINS, "Prompts", element="source", choices=lambda: SOURCES)
-    domains: list[str] = _control(lambda: list(by_domain()), "Domains", choices=lambda: _listed(*by_domain())())
-    own: str = _control("")
 
 
-class Losslessness(BaseModel):
+class Losslessness(Measured):
     """The tab *Losslessness*."""
 
     mode: str = _control(DISTRIBUTION, "Output", choices=lambda: MODES)
@@ -200,9 +203,6 @@ class Losslessness(BaseModel):
     temperature: float = _control(1.0, "Temperature", least=0.05, most=2)
     runs: int = _control(RUNS, "Pairs of runs", least=25, most=1000)
     tokens: int = _control(TOKENS, "Tokens a run", least=2, most=64)
-    prompts: str = _control(DOMAINS, "Prompts", element="source", choices=lambda: SOURCES)
-    domains: list[str] = _control(lambda: list(by_domain()), "Domains", choices=lambda: _listed(*by_domain())())
-    own: str = _control("")
 
 
 class PageState(PairChoice):
@@ -294,15 +294,6 @@ def parameters() -> tuple[Parameter, ...]:
     return tuple(found)
 
 
-def labels() -> dict[str, str]:
-    """What the page calls a field or parameter: the label up to a comma or colon, behind which it explains."""
-    found = {}
-    for name, (*_, field), info in _fields():
-        if info.title:
-            found[field] = found[name] = re.split("[,:]", info.title)[0]
-    return found
-
-
 def parameter_of(*path: str) -> str:
     """The name in links of the field at a path, such as ``("lane3", "gamma")``."""
     return next(name for name, found, _ in _fields() if found == path)
@@ -331,7 +322,11 @@ def of_lanes(field: str) -> tuple[str, ...]:
 METHOD_PARAMETERS = of_lanes("method")
 
 
-WORDS = {**labels(), "strategy": "Decodes by"}
+WORDS = {"strategy": "Decodes by"}
+"""What the page calls a field or parameter: the label up to a comma or colon, behind which it explains."""
+for _name, (*_, _field), _info in _fields():
+    if _info.title:
+        WORDS[_field] = WORDS[_name] = re.split("[,:]", _info.title)[0]
 FIELD = re.compile(r"(?P<before>^|^Lane \d+, )(?P<field>\w+): ")
 
 

@@ -16,7 +16,7 @@ from specdemo.ui.jobs.job import JobState, LaneRequest
 from specdemo.ui.jobs.limits import check_prompts
 from specdemo.ui.jobs.measuring import MeasureJob
 from specdemo.ui.jobs.queue import JobRunner
-from specdemo.ui.panel.controls import Controls, drawn_by
+from specdemo.ui.panel.controls import Controls
 from specdemo.ui.state.methods import needs_models
 from specdemo.ui.state.request import PanelRequest, parts_of
 from specdemo.ui.state.state import MOST_REPEATS, MOST_ROWS
@@ -30,14 +30,9 @@ from specdemo.ui.tabs.tab_parts import (
     chosen_prompts,
     connect,
     create_prompt_source,
+    create_stage,
     state_line,
 )
-
-CONNECT = """
-const show = () => window.SpecDemoBatch.mount(element.querySelector(".batch-root")).update(props.value);
-watch("value", show);
-show();
-"""
 
 
 def batch_job(request: PanelRequest, file: str | None = None) -> BatchJob:
@@ -85,7 +80,7 @@ def create_batch_tab(controls: Controls, runner: JobRunner) -> Start:
         note = gr.HTML(value=None, padding=False, elem_classes="measuring-note", elem_id="batch-drafts")
         run = gr.Button("Watch one batch, row by row", size="sm", elem_id="batch-run", min_width=130, scale=0)
         status = gr.HTML(value=None, padding=False, elem_id="batch-status")
-        view = drawn_by(CONNECT, "batch-root", value=None, elem_id="batch-view")
+        view, streams = create_stage("batch-view", None)
         results, load = create_results(SizeReport), create_results(LoadReport)
     show_example(results)
 
@@ -93,7 +88,7 @@ def create_batch_tab(controls: Controls, runner: JobRunner) -> Start:
         for state in states:
             update: Updates = {status: state_line(state)}
             if state.result is not None:  # not before: an error should not take away what was there
-                update |= {view: {**state.result, "phase": state.phase}}
+                update |= {view: streams.offer({**state.result, "phase": state.phase})}
                 update |= {each.area: gr.update(visible=False) for each in (results, load)}
             yield update
 

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 import gradio as gr
-from fastapi import Response
 
 from specdemo.drafters import DRAFTERS
 from specdemo.errors import SpecDemoError
@@ -16,27 +15,17 @@ from specdemo.ui.jobs.job import JobState, Paces
 from specdemo.ui.jobs.limits import limits
 from specdemo.ui.jobs.queue import JobRunner
 from specdemo.ui.jobs.race import RaceJob, RepeatJob, race_job, race_value, repeat_job
-from specdemo.ui.jobs.session_recordings import RoundStreams, SessionRecordings
-from specdemo.ui.links import link_of
-from specdemo.ui.panel.controls import UNQUEUED, Controls, drawn_by
+from specdemo.ui.jobs.session_recordings import SessionRecordings
+from specdemo.ui.links import LONGEST_KEPT, link_of
+from specdemo.ui.panel.controls import UNQUEUED, Controls
 from specdemo.ui.panel.pair_card import PairLoading
 from specdemo.ui.state.request import PanelRequest
-from specdemo.ui.state.state import of_lanes
 from specdemo.ui.tabs.recordings_panel import RecordingsPanel
-from specdemo.ui.tabs.tab_parts import Start, Updates, connect
+from specdemo.ui.tabs.tab_parts import Start, Updates, connect, create_stage
 from specdemo.view.assets import plotly_js, race_scripts
 from specdemo.view.headline import headline
 from specdemo.view.lane_headers import trace_headers
 from specdemo.view.race_value import idle_value, summary
-
-CONNECT = """
-const stage = window.SpecDemoStage.mount(element.querySelector(".race-root"));
-const receive = () => stage.receive(props.value, server.fetch);
-watch("value", receive);
-receive();
-"""
-OTHER_GAMMA = "() => window.SpecDemoPanel.gammas(Number(document.querySelector('[data-role=gamma]').value))"
-RUN = "() => { document.getElementById('run').click(); }"
 
 
 def race_head() -> str:
@@ -49,30 +38,22 @@ def race_head() -> str:
 
 def create_race_tab(
     controls: Controls, runner: JobRunner, loading: PairLoading, paces: Paces
-) -> tuple[gr.Button, SessionRecordings, gr.HTML, Callable[[PanelRequest, str], Any]]:
+) -> tuple[SessionRecordings, gr.HTML, Callable[[PanelRequest, str], Any]]:
     """Build the view in the current layout and wire Run, Stop and recordings to it.
 
-    Returns the button that takes over a recording's settings, the visitors' recordings, the view, and its value
-    before there is a race.
+    Returns the visitors' recordings, the view, and its value before there is a race.
     """
     chosen = controls.request([component.value for component in controls.inputs()]).lanes
-    streams = RoundStreams()
-
-    def fetch(asked: list[Any]) -> Response:
-        return streams.fetch(asked)
-
-    first = idle_value([lane.settings for lane in chosen])
-    view = drawn_by(CONNECT, "race-root", value=first, server_functions=[fetch], elem_id="race")
+    view, streams = create_stage("race", idle_value([lane.settings for lane in chosen]))
     recordings, signals = SessionRecordings(limits().kept), controls.signals
     panel = RecordingsPanel(view, recordings, signals, streams)
 
-    # Pressed by the view.
-    again, gamma = (gr.Button(visible="hidden", elem_id=f"race-{name}") for name in ("repeat", "again-gamma"))
+    again = gr.Button(visible="hidden", elem_id="race-repeat")  # pressed by the view
     last = gr.State()  # what ran last, as (its job, its value in the view)
 
     def keep(session: str, recording: Recording) -> None:
         if signals.running(session, "race"):  # else the visitor left meanwhile
-            about = {**summary(recording), "date": recording.date, "link": link_of(recording)}
+            about = {**summary(recording), "date": recording.date, "link": link_of(recording, LONGEST_KEPT)}
             recordings.keep(session, recording, about)
 
     def job(request: PanelRequest) -> RaceJob:
@@ -86,6 +67,7 @@ def create_race_tab(
         for state in states:
             updates: Updates = {view: streams.offer(race_value(state))}
             if state.ended and state.result is not None and state.result.recording is not None:
+                updates[view]["link"] = link_of(state.result.recording)
                 keep(session, state.result.recording)
                 paces.learn_race(state.result.recording.traces)
                 updates[last] = (state.result.job, updates[view])
@@ -131,7 +113,5 @@ def create_race_tab(
     ]
     outputs = [view, last]
     connect(runner, controls, "race", starts, outputs, more=[panel.saves, panel.history], end=end)
-    gammas = controls.named(of_lanes("gamma"))
-    gamma.click(None, None, gammas, js=OTHER_GAMMA, **UNQUEUED).then(None, None, None, js=RUN, **UNQUEUED)
     controls.stop.click(leave, controls.pair(), None, **UNQUEUED)  # a run also waits for its pair
-    return panel.use, recordings, view, idle
+    return recordings, view, idle

@@ -17,7 +17,8 @@ from specdemo.models.request import ASSETS
 from specdemo.recording import Recording
 from specdemo.ui.jobs.session_recordings import GONE, RoundStreams, SessionRecordings
 from specdemo.ui.jobs.worker import StopSignals
-from specdemo.ui.panel.controls import UNSEEN, drawn_by
+from specdemo.ui.links import link_of
+from specdemo.ui.panel.controls import UNQUEUED, UNSEEN, drawn_by
 from specdemo.view.export import replay_parts, rounds_csv, tokens_csv
 from specdemo.view.lane_headers import trace_headers
 from specdemo.view.race_value import replay_value
@@ -134,7 +135,8 @@ class RecordingsPanel:
         file = gr.HTML(value=None, html_template="", js_on_load=SAVE, visible="hidden", elem_id="race-file")
 
         with gr.Row(visible=False, elem_id="race-saves") as self.saves:
-            self.use = gr.Button("Use these settings", size="sm", min_width=90, elem_id="use-settings")
+            use = gr.Button("Use these settings", size="sm", min_width=90, elem_id="use-settings")
+            use.click(None, None, None, js="() => { window.SpecDemoPanel.used(); }", **UNQUEUED)
             for kind in SAVES:
                 button = gr.Button(kind.label, size="sm", min_width=90, elem_id=f"save-{kind.id}")
 
@@ -155,27 +157,23 @@ class RecordingsPanel:
                 button.click(save, None, file, **IN_TURN)
 
     def _look_back(self, event: gr.EventData, request: gr.Request) -> dict[Any, Any]:
-        chosen, number, session = None, getattr(event, "number", None), request.session_hash or ""
-        if isinstance(number, int) and not self._signals.running(session, "race"):
-            chosen = self._recordings.look_back(session, number)
-        if chosen is None:
-            gr.Warning(GONE)
-            return {self.history: self._recordings.history(session)}
-        return self._shown(chosen, session)
+        number, session = getattr(event, "number", None), request.session_hash or ""
+        run = number if isinstance(number, int) else 0
+        return self._open(lambda: self._recordings.look_back(session, run), session, kept=True)
 
-    def _open(self, find: Callable[[], Recording], session: str) -> dict[Any, Any]:
-        if self._signals.running(session, "race"):
-            return {self._message: _notice(RUNNING), self._upload: None}
+    def _open(self, find: Callable[[], Recording | None], session: str, *, kept: bool = False) -> dict[Any, Any]:
+        """Show a recording, which the visitor's are from now on; ``kept``: it is one of them already."""
         try:
-            recording = find()
+            if self._signals.running(session, "race"):
+                raise TraceError(RUNNING)
+            if (recording := find()) is None:
+                raise TraceError(GONE)
         except TraceError as error:
-            return {self._message: _notice(str(error)), self._upload: None}
-        self._recordings.keep(session, recording)
-        return self._shown(recording, session)
-
-    def _shown(self, recording: Recording, session: str) -> dict[Any, Any]:
+            return {self._message: f'<p role="alert">{escape(str(error))}</p>', self._upload: None}
+        if not kept:
+            self._recordings.keep(session, recording)
         return {
-            self._view: self._streams.offer(replay_value(recording)),
+            self._view: self._streams.offer(replay_value(recording)) | {"link": link_of(recording)},
             self.saves: gr.update(visible=True),
             self.history: self._recordings.history(session),
             self._message: None,
@@ -188,7 +186,3 @@ def file_name(recording: Recording) -> str:
     titles = " vs ".join(header["title"] for header in trace_headers(recording.traces))
     parts = [recording.traces[0].pair, titles, slug(recording.prompt or "", 30), recording.date]
     return "-".join(filter(None, map(slug, ["specdemo", *parts])))
-
-
-def _notice(text: str) -> str:
-    return f'<p role="alert">{escape(text)}</p>'

@@ -23,6 +23,7 @@ from specdemo.files import slug, write_whole
 from specdemo.ui.jobs.job import JobState
 from specdemo.ui.tabs.tab_parts import Show, Updates, state_line
 from specdemo.view import charts
+from specdemo.view.assets import fill
 from specdemo.view.tables import SHOWN, columns, report_table
 
 FIGURE_SECONDS = 3.0
@@ -75,7 +76,7 @@ class Offer:
 
 @dataclass(frozen=True, slots=True)
 class Results:
-    """The components that show one kind of report, and whether one was shown."""
+    """The components that show one kind of report."""
 
     kind: type[Report]
     area: gr.Column
@@ -86,7 +87,6 @@ class Results:
     table: gr.HTML
     code: dict[str, gr.Code]
     engines: gr.Tabs | None  # with the code
-    known: gr.State
     files: gr.Row
     csv: gr.DownloadButton
     json: gr.DownloadButton
@@ -94,15 +94,11 @@ class Results:
     def outputs(self) -> list[Any]:
         shown = [self.area, self.headline, self.chart, self.figures, *self.plots, self.table, *self.code.values()]
         shown += [self.engines] if self.engines else []
-        return [*shown, self.known, self.files, self.csv, self.json]
+        return [*shown, self.files, self.csv, self.json]
 
     def shown(self, report: Any) -> Updates:
         """A report in its components, all but the files."""
         figure, slow, sentence = _headline(report)
-        doubt = " data-doubt" if report.noisy else ""
-        trend = doubt or ' data-trend="even"' * slow
-        large = f'<strong class="race-speedup"{trend}>{figure}</strong>' if figure else ""
-        text = f'{large}<p class="race-claim race-comparison"{doubt}>{escape(sentence)}</p>'
         # Of a server's one γ there is no figure.
         over_gamma = report.server is None or isinstance(report, LoadReport)
         drawn = zip(self.plots, FIGURES[self.kind], strict=True) if over_gamma else ()
@@ -110,9 +106,8 @@ class Results:
         able = [engine for engine, text in lines.items() if not all(t.startswith("#") for t in text.splitlines())]
         return {
             self.area: gr.update(visible=True),
-            self.headline: f'<div class="specdemo-race specdemo-batch"><div class="race-hero">{text}</div></div>',
+            self.headline: fill("headline.html", figure=figure, slow=slow, sentence=sentence, noisy=report.noisy),
             self.table: report_table(report),
-            self.known: True,
             self.files: gr.update(visible=False),
             self.figures: gr.update(visible=over_gamma and bool(self.plots)),
             **{plot: draw(report) for plot, (_, _, draw) in drawn},
@@ -165,9 +160,9 @@ def create_results(kind: type[Report]) -> Results:
         with gr.Row(elem_classes="measured-figures", visible=not advised) as row:
             for name, title, _ in FIGURES[kind]:
                 with gr.Column(min_width=300, elem_classes="measured-figure"):
-                    gr.HTML(charts.figure_head(title), padding=False)
+                    gr.HTML(fill("figure-head.html", title=title), padding=False)
                     plots.append(gr.Plot(show_label=False, container=False, elem_id=f"{prefix}-{name}"))
-                    gr.HTML(f"<p>{charts.CAPTIONS[name]}</p>", padding=False)
+                    gr.HTML(f"<p>{charts.CAPTION}{charts.MORE_ROWS * (name == 'plot')}</p>", padding=False)
         table = gr.HTML(value=None, padding=False, elem_id=f"{prefix}-table", elem_classes="measured-table")
         code, engines = _create_code(prefix) if advised else ({}, None)
         with gr.Row(visible=False, elem_classes="measured-files") as files:
@@ -176,9 +171,7 @@ def create_results(kind: type[Report]) -> Results:
         with gr.Accordion("What the columns mean", open=False, elem_id=f"{prefix}-columns"):
             meanings = (f"<dt>{escape(name)}</dt><dd>{escape(tip)}</dd>" for name, tip, _ in columns(SHOWN[kind]))
             gr.HTML(f"<dl>{''.join(meanings)}</dl>", padding=False)
-    return Results(
-        kind, area, headline, chart, row, plots, table, code, engines, gr.State(False), files, csv, json
-    )
+    return Results(kind, area, headline, chart, row, plots, table, code, engines, files, csv, json)
 
 
 def _create_code(prefix: str) -> tuple[dict[str, gr.Code], gr.Tabs]:

@@ -33,6 +33,10 @@ LEADS = {
     GAMMAS: "<p>How many tokens should be drafted in a round? Every γ is measured against plain decoding.</p>",
     METHODS: "<p>Which method, which γ? All that this pair allows race; the beaten are dropped early.</p>",
 }
+# The results that answer the view's question; page.css hides advice before there is any. No button.
+SHOW_ANSWER = """
+(view) => [view === "gammas", view === "methods", false].map((visible) => ({ __type__: "update", visible }))
+"""
 USED = ("temperature", "top_k", "top_p", "chat", "engine")
 """Of the settings that all lanes share, those that a best γ depends on."""
 SERVER_LEAD = "<p>Does this server's speculation pay? It is measured as it was started.</p>"
@@ -80,13 +84,7 @@ def create_sweep_tab(controls: Controls, runner: JobRunner) -> Start:
     show_example(results)
     pair = controls["pair"]
     gr.on([pair.change, view.change], _fitting, [pair, view], [lead, *numbers], **UNQUEUED)
-
-    def answer(view: str, advised: bool) -> list[Any]:
-        """The results that answer this view's question: a sweep or its example, advice if any; no button."""
-        return [gr.update(visible=shown) for shown in (view == GAMMAS, view == METHODS and advised, False)]
-
-    view.change(answer, [view, advice.known], [results.area, advice.area, use], **UNQUEUED)
-
+    view.change(None, view, [results.area, advice.area, use], js=SHOW_ANSWER, **UNQUEUED)
     show = show_measurement(status, [results, advice], offer)
     outputs = [status, *results.outputs(), *advice.outputs(), use, offer.settings]
     start = Start(controls.starts["sweep"], setting_job, show, [file], note=note)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import gradio as gr
+from fastapi import Response
 
 from specdemo.analysis.wording import counted
 from specdemo.drafters import DRAFTERS
@@ -25,10 +26,12 @@ from specdemo.ui.jobs.limits import limits
 from specdemo.ui.jobs.losslessness import CheckJob
 from specdemo.ui.jobs.measuring import MeasureJob
 from specdemo.ui.jobs.queue import JobRunner, visitor_of
-from specdemo.ui.panel.controls import UNQUEUED, UNSEEN, Controls
+from specdemo.ui.jobs.session_recordings import RoundStreams
+from specdemo.ui.panel.controls import UNQUEUED, UNSEEN, Controls, drawn_by
 from specdemo.ui.panel.first_pair import expected
 from specdemo.ui.state.request import PanelRequest, whole
-from specdemo.ui.state.state import DOMAINS, OWN, PANEL, TABS, Batch, Losslessness, Sweep, in_page_words
+from specdemo.ui.state.state import DOMAINS, OWN, PANEL, TABS, Measured, in_page_words
+from specdemo.view.assets import fill
 from specdemo.view.progress_text import duration
 
 REFUSED = JobState("error", "This did not begin: the page’s lower edge says why.")
@@ -132,10 +135,26 @@ def connect(
         controls.ended.extend(event.then(over, None, free, **UNQUEUED) for event in (done, refused))
 
 
+CONNECT = """
+const stage = window.SpecDemoStage.mount(element.querySelector(".race-root"));
+const receive = () => stage.receive(props.value, server.fetch);
+watch("value", receive);
+receive();
+"""
+
+
+def create_stage(element: str, value: dict[str, Any] | None) -> tuple[gr.HTML, RoundStreams]:
+    """Build the view of a race, or of a batch, in the current layout; it fetches the rounds that are offered."""
+    streams = RoundStreams()
+
+    def fetch(asked: list[Any]) -> Response:
+        return streams.fetch(asked)
+
+    return drawn_by(CONNECT, "race-root", value=value, server_functions=[fetch], elem_id=element), streams
+
+
 def state_line(state: JobState) -> str:
-    bar = f'<span class="bar"><b style="width:{100 * state.fraction:.0f}%"></b></span>' if not state.ended else ""
-    text = f"<p>{escape(state.message)}</p>{bar}"
-    return f'<div class="job-state" data-phase="{state.phase}" role="status">{text}</div>'
+    return fill("job-state.html", state=state)
 
 
 def bounded(field: str, value: float | None, most: int, *, least: int = 1) -> int:
@@ -174,7 +193,7 @@ def create_prompt_source(controls: Controls, tab: str) -> gr.File:
 
 
 def chosen_prompts(
-    panel_prompt: str, tab: Sweep | Batch | Losslessness, file: str | None, *, mixed: bool = False
+    panel_prompt: str, tab: Measured, file: str | None, *, mixed: bool = False
 ) -> list[tuple[str, str]]:
     """The prompts in the order of the page, each with its domain or the kind that a file names.
 

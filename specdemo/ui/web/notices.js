@@ -1,12 +1,8 @@
 /*
  * Sentences above the page's lower edge: what of a link could not be used, and requests that failed.
- *
- * It must be loaded before Gradio's scripts: their client says nothing when an event that does not wait in a queue fails,
- * and of others what it likes, so all of its requests pass through here.
  */
 
 const { make } = window.SpecDemoDom;
-const EVENT = /\/gradio_api\/(queue\/join|run\/[^/]+)$/;
 /** For statuses that come from what stands between page and server, without a sentence of the server's own. */
 const SENTENCES = {
   413: "This is too large to be sent: shorten the prompt or the list of prompts.",
@@ -49,14 +45,10 @@ async function sentenceOf(answer) {
   return own || SENTENCES[answer.status] || `The server answered with an error (${answer.status}): reload the page and try again.`;
 }
 
-const send = window.fetch;
-window.fetch = async (asked, ...options) => {
-  if (!EVENT.test(new URL(asked.url || asked, location.href).pathname)) return send(asked, ...options);
-  const lost = () => new Response(JSON.stringify({ detail: UNREACHABLE }), { status: 502 });
-  const answer = await send(asked, ...options).catch(lost);
-  if (answer.ok) return answer;
-  add([await sentenceOf(answer)]);
+/** What Gradio's client gets in place of a failed answer, which is said here. @param {?Response} answer none where none came */
+async function failed(answer) {
+  add([answer ? await sentenceOf(answer) : UNREACHABLE]);
   return new Response(JSON.stringify({ detail: SAID, error: SAID }), { status: 500 });
-};
+}
 
-window.SpecDemoNotices = { add, show, putAside };
+window.SpecDemoNotices = { add, show, putAside, failed };

@@ -11,6 +11,7 @@ const LANES = ["lane1", "lane2", "lane3", "lane4"];
 const FIRST = ["prompt", "pair", "target", "draft", "method", "gamma"];
 /** Where the panel stands above the stage; the same width as in page.css. */
 const SMALL = matchMedia("(max-width: 860px)");
+const NO_PROMPT = "This recording does not say its prompt: the panel keeps the one that it has.";
 const TREE = '[id$="-tree-nodes"]';
 /** What a tab does not use: elements of the panel, why, and in which state of the tab. */
 const UNUSED = [
@@ -69,27 +70,27 @@ for (const kind of ["change", "click", "specdemo-link"]) {
   document.addEventListener(kind, () => requestAnimationFrame(dim));
 }
 
-/** What a lane's control holds. */
-const of = (lane, field) => window.SpecDemoLinks.value(fields.find((f) => f.field === field && f.element.startsWith(lane)).name);
+/** The parameter of a lane's control, and what it holds. */
+const nameOf = (lane, field) => fields.find((each) => each.field === field && each.element.startsWith(lane)).name;
+const of = (lane, field) => window.SpecDemoLinks.value(nameOf(lane, field));
 
 /** Whether a lane of this method and acceptance rule reads an option. */
 function isRead(option, method, acceptance) {
-  return Boolean(methods[method]?.reads.includes(option)) && (!rules[option] || rules[option].includes(acceptance));
+  return Boolean(methods[method]?.includes(option)) && (!rules[option] || rules[option].includes(acceptance));
 }
 
 /** Updates of a lane's options and of their *More*: those that its method and rule read are shown. @returns {object[]} */
 function options(method, acceptance, tree) {
   const shown = names.filter((name) => isRead(name, method, acceptance));
   const label = shown.includes("tree_nodes") && tree !== "0" ? "γ, depth of the draft tree" : "γ, tokens drafted per round";
-  const more = { gamma: { info: methods[method]?.note || null, label } };
-  const updates = names.map((name) => ({ __type__: "update", visible: shown.includes(name), ...more[name] }));
+  const updates = names.map((name) => ({ __type__: "update", visible: shown.includes(name), ...(name === "gamma" && { label }) }));
   return [...updates, { __type__: "update", visible: shown.some((name) => name !== "gamma") }];
 }
 
-/** Updates of every lane's γ: the first lane that drafts with one of its own gets this one. */
-function gammas(gamma) {
-  const drafts = LANES.find((lane) => isRead("gamma", of(lane, "method")) && !of(lane, "adaptive_gamma"));
-  return LANES.map((lane) => (lane === drafts ? gamma : { __type__: "update" }));
+/** Runs again, the first lane that drafts with a γ of its own with this one. */
+function runWith(gamma) {
+  const lane = LANES.find((each) => isRead("gamma", of(each, "method")) && !of(each, "adaptive_gamma"));
+  window.SpecDemoLinks.open(lane ? `#${nameOf(lane, "gamma")}=${gamma}` : "#", () => document.getElementById("run").click());
 }
 
 /** Opens or closes the settings, which a small screen keeps in a sheet. */
@@ -105,11 +106,11 @@ function showStage() {
   document.getElementById("stage")?.scrollIntoView({ behavior: "smooth", block: "start" });
 }
 
-/** The panel takes over the settings of a recording, and says so for a moment; or what it could not take. */
-function used({ link, notices }) {
-  window.SpecDemoNotices.show(notices);
-  const done = () => confirm(document.getElementById("use-settings"), "The panel has them now");
-  if (link) window.SpecDemoLinks.open("#" + link, done);
+/** The panel takes over the settings of what is shown, by its link, and says so for a moment. */
+function used() {
+  const { link } = window.SpecDemoPlayer.mount(document.querySelector("#race .race-root")).value;
+  window.SpecDemoNotices.show(/(^|&)prompt=/.test(link) ? [] : [NO_PROMPT]);
+  window.SpecDemoLinks.open("#" + link, () => confirm(document.getElementById("use-settings"), "The panel has them now"));
 }
 
 document.addEventListener("click", ({ target }) => {
@@ -170,4 +171,4 @@ document.addEventListener("keydown", (event) => {
   target.dispatchEvent(new KeyboardEvent("keydown", { key: "Escape", code: "Escape", bubbles: true }));
 }, true);
 
-window.SpecDemoPanel = { addLane, dim, options, gammas, toggleSettings, used };
+window.SpecDemoPanel = { addLane, dim, options, runWith, toggleSettings, used };

@@ -19,16 +19,6 @@ const ABOUT = "A language model writes one token, a word or a piece of one, at a
 const { OVER, button, confirm, make, setText, mounting } = window.SpecDemoDom;
 const { most } = window.SpecDemoLinkTable.lanes;
 
-/** Whether a run was ever begun in this browser, or that one is; a browser may forbid pages to keep anything. */
-function ran(now) {
-  try {
-    if (now) localStorage.setItem("specdemo-ran", "yes");
-    return now || localStorage.getItem("specdemo-ran") !== null;
-  } catch {
-    return now;
-  }
-}
-
 /** γ of the first lane that drafts, under a run that is over: let go, the slider runs again with another. */
 class Gamma {
   constructor(parent) {
@@ -36,7 +26,7 @@ class Gamma {
     this.slider = make("input", "", this.label, null, { type: "range", min: 1, max: most, "data-role": "gamma" });
     this.number = make("output", "", this.label);
     this.label.hidden = true;
-    const run = () => document.getElementById("race-again-gamma").click();
+    const run = () => window.SpecDemoPanel.runWith(this.slider.value);
     this.slider.addEventListener("input", () => setText(this.number, this.slider.value));
     this.slider.addEventListener("pointerup", run);
     this.slider.addEventListener("keydown", (event) => {
@@ -114,7 +104,7 @@ class Caption {
     this.changed = make("p", "race-changed", this.line, CHANGED, { role: "status", "data-role": "changed" });
     root.querySelector(".race-lanes").before(this.line);
     this.requested = this.run = null;
-    this.ran = ran(false);
+    this.ran = kept() !== null;
     document.addEventListener("specdemo-link", () => this.compare());
     this.update(null);
   }
@@ -124,7 +114,7 @@ class Caption {
     const { question } = value || {};
     this.line.hidden = !question || Boolean(value.replay);
     this.about.hidden = this.ran || (value?.phase ?? "idle") !== "idle";
-    if (question) this.ran ||= ran(true);
+    this.ran ||= Boolean(question);
     if (!question) return;
     this.gamma.update(value);
     setText(this.prompt, question.prompt.trim());
@@ -142,11 +132,20 @@ class Caption {
   }
 }
 
-/** What the browser keeps of the runs of other visits; nothing of what cannot be read, or is no such thing. */
+/** What the browser keeps of runs, as text; null before the first one, or where it keeps nothing for a page. */
+function kept() {
+  try {
+    return localStorage.getItem(STORE);
+  } catch {
+    return null;
+  }
+}
+
+/** The runs of other visits; nothing of what cannot be read, or is no such thing. */
 function remembered() {
   const whole = ({ visit, link, lanes }) => visit !== VISIT && typeof link === "string" && Array.isArray(lanes);
   try {
-    return JSON.parse(localStorage.getItem(STORE)).filter(whole);
+    return JSON.parse(kept()).filter(whole);
   } catch {
     return [];
   }

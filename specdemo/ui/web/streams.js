@@ -3,9 +3,10 @@
  * client opens one for the next event only if it has heard of that end: what was pressed in between was never answered.
  * So a stream that ends while an event is under way goes on as a new one, of which the client knows nothing.
  *
- * It must be loaded before Gradio's scripts.
+ * Gradio's client says nothing when an event that does not wait in a queue fails, and of others what it likes; so those that
+ * fail are told by notices.js. It must be loaded before Gradio's scripts.
  */
-const JOIN = /\/gradio_api\/queue\/join$/;
+const EVENT = /\/gradio_api\/(queue\/join|run\/[^/]+)$/;
 const STREAM = /\/gradio_api\/queue\/data$/;
 /** Events that are under way, and those that ended before the answer came that gives them their names. */
 const [begun, ended] = [new Set(), new Set()];
@@ -31,13 +32,16 @@ async function* messages(asked, answer) {
 }
 
 window.fetch = async (asked, ...options) => {
-  const answer = await send(asked, ...options);
   const { pathname } = new URL(asked.url || asked, location.href);
-  if (answer.ok && JOIN.test(pathname)) {
-    const { event_id } = await answer.clone().json();
-    if (!ended.delete(event_id)) begun.add(event_id);
+  if (!EVENT.test(pathname) && !STREAM.test(pathname)) return send(asked, ...options);
+  const answer = await send(asked, ...options).catch((error) => { if (STREAM.test(pathname)) throw error; });
+  if (EVENT.test(pathname)) {
+    if (!answer?.ok) return window.SpecDemoNotices.failed(answer);
+    const { event_id } = pathname.endsWith("/join") ? await answer.clone().json() : {};
+    if (event_id && !ended.delete(event_id)) begun.add(event_id);
+    return answer;
   }
-  if (!answer.ok || !STREAM.test(pathname)) return answer;
+  if (!answer.ok) return answer;
   const [left, encoder] = [messages(asked, answer), new TextEncoder()];
   const pull = async (out) => {
     const { done, value } = await left.next();

@@ -94,7 +94,7 @@ document.addEventListener("keydown", (event) => {
   event.stopPropagation();
 }, true);
 
-document.addEventListener("race-play", (event) => namePause(event.detail));
+document.addEventListener("race-play", ({ target, detail }) => { if (target.closest("#race")) namePause(detail); });
 
 // At once, so that the page does not flash; the rest follows when the server has read the link.
 if (window.SpecDemoLinks.opened.view === "talk") page.classList.add("talk-view");

@@ -62,16 +62,16 @@ class Notice {
     this.line.hidden = true;
   }
 
-  show(kind, icon, text, leading = FIRST_CLAUSE) {
+  show(kind, icon, text) {
     this.line.hidden = !text;
     setData(this.line, "kind", text ? kind : null);
     setData(this.icon, "icon", icon || "");
-    setLead(this.text, text || "", leading);
+    setLead(this.text, text || "", FIRST_CLAUSE);
   }
 
   /** @param {?{kind: string, text: string}} verdict on the outputs of the lanes */
-  showVerdict(verdict, leading) {
-    this.show(verdict?.kind, VERDICT_ICONS[verdict?.kind], verdict?.text, leading);
+  showVerdict(verdict) {
+    this.show(verdict?.kind, VERDICT_ICONS[verdict?.kind], verdict?.text);
   }
 }
 

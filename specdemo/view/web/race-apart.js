@@ -141,7 +141,6 @@ class Apart {
     const none = this.corrections.length ? "" : "; no guess of this run was corrected";
     this.title.textContent = `Round ${round.index}, taken apart${several ? ` · ${title}` : ""}${none}`;
     this.next.hidden = this.corrections.length < 2;
-    this.card.toggleAttribute("data-still", !this.card.hidden); // the steps appear one after another once
     this.card.hidden = false;
     this.steps.replaceChildren();
     const drafted = round.tokens.filter(({ kind }) => kind === "accepted" || kind === "rejected");

@@ -39,7 +39,11 @@ function axis(colours, extra) {
 
 function baseLayout(colours) {
   return {
-    showlegend: false, autosize: true, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
+    autosize: true, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", showlegend: true,
+    legend: {
+      orientation: "h", x: 1, xanchor: "right", y: 1, yanchor: "bottom", traceorder: "normal", itemclick: false,
+      itemdoubleclick: false, font: { color: colours.dim },
+    },
     font: { family: "system-ui, sans-serif", size: 12, color: colours.ink },
     hoverlabel: { bgcolor: colours.card, bordercolor: colours.line, font: { color: colours.ink, size: 12 }, align: "left" },
   };
@@ -48,30 +52,23 @@ function baseLayout(colours) {
 /** Gives an element the colour of a line; see race.css. */
 const tint = (element, colour) => element.style.setProperty("--race-series", `var(--race-${colour})`);
 
-/** A card with a chart: its heading, the keys of its lines, and the button that saves it. */
+/** A card with a chart: its heading, and the button that saves it. */
 class Plot {
   /** @param {string} className of the element that Plotly draws in  @param {string} role of it */
   constructor(parent, className, role) {
     this.card = make("section", "race-card", parent);
     const [head, title] = cardHead(this.card);
     this.title = title;
-    this.keys = make("div", "race-lines", head);
     make("button", "chart-png", head, "PNG", { type: "button", title: "Save this chart as an image" });
     this.host = make("div", className, make("div", "race-plot", this.card), null, { "data-role": role });
     this.lanes = [];
-    this.width = this.timer = this.drew = this.took = 0;
+    this.width = this.timer = 0;
     this.drawn = this.stale = false;
     new ResizeObserver((entries) => this.resized(entries[0].contentRect.width)).observe(this.host);
     const themes = new MutationObserver(() => this.drawn && this.schedule());
     for (const element of [document.documentElement, document.body]) {
       themes.observe(element, { attributes: true, attributeFilter: ["class"] });
     }
-  }
-
-  addKey(name, colour, kind) {
-    const key = make("span", "", this.keys, name, { "data-key": kind });
-    key.prepend(make("i"));
-    tint(key, colour);
   }
 
   /** Draws after some milliseconds, or as soon as Plotly is there and the chart has a width. */
@@ -84,13 +81,10 @@ class Plot {
   draw() {
     this.timer = 0;
     if (!window.Plotly) this.schedule(LATE);
-    if (!window.Plotly || !this.width || !this.ready) return; // `resized` comes back here
-    const began = performance.now();
+    if (!window.Plotly || !this.width || this.ready === false) return; // `resized` comes back here
     const colours = readColours(this.host);
     window.Plotly.react(this.host, this.traces(colours), this.layout(colours), OPTIONS);
     [this.drawn, this.stale] = [true, false];
-    this.drew = performance.now();
-    this.took = this.drew - began;
   }
 
   resized(width) {
@@ -104,29 +98,14 @@ class Plot {
 
 // ---- tokens by time ------------------------------------------------------------------------------------------
 
-/** Lane seconds between two points, and the points of a line at most: a longer run has them further apart. */
-const STEP = 0.05;
-const MOST_POINTS = 300;
-/**
- * Milliseconds between two redraws, and how many times longer than a redraw that is at least: Plotly takes tens of
- * milliseconds, and the text must go on without jerks.
- */
-const PAUSE = 250;
-const SHARE = 8;
+/** Milliseconds between two redraws: Plotly takes tens of milliseconds, and the text must go on without jerks. */
+const PAUSE = 400;
 
 /** The line of one lane: its clock, and its tokens until then. A server's pieces of text are not counted. */
 function lineOf(rounds) {
-  const line = { x: [], y: [] };
-  if (rounds.some((round) => round.pieces)) return line;
-  const step = Math.max(STEP, (rounds.at(-1)?.seconds || 0) / MOST_POINTS);
+  if (rounds.some((round) => round.pieces)) return { x: [], y: [] };
   let output = 0;
-  rounds.forEach(({ seconds, kept }, i) => {
-    output += kept;
-    if (i && i < rounds.length - 1 && seconds - line.x.at(-1) < step - 1e-9) return;
-    line.x.push(seconds);
-    line.y.push(output);
-  });
-  return line;
+  return { x: rounds.map(({ seconds }) => seconds), y: rounds.map(({ kept }) => (output += kept)) };
 }
 
 /** The next 1, 1.5, 2, 3, 4, 6 or 8 times a power of ten: axes that grow in steps instead of trembling. */
@@ -136,43 +115,18 @@ function roundUp(value) {
   return power * [1, 1.5, 2, 3, 4, 6, 8, 10].find((step) => step * power >= value * 0.9999);
 }
 
-/** Draws what the lanes hold, while they run a few times a second and only where somebody sees it. */
+/** Draws what the lanes hold, while they run a few times a second. */
 class TokenChart extends Plot {
   constructor(parent) {
     super(parent, "race-chart", "chart");
-    this.seen = true;
     setText(this.title, "Tokens by time");
-    new IntersectionObserver((entries) => {
-      this.seen = entries.at(-1).isIntersecting;
-      if (this.seen) this.grow();
-    }).observe(this.host);
   }
 
-  get ready() {
-    return this.seen || this.over;
-  }
-
-  /** @param {{spec: LaneSpec, rounds: Round[], series: number}[]} lanes whose rounds are drawn from now on */
-  begin(lanes) {
-    this.lanes = lanes;
-    this.keys.replaceChildren();
-    for (const { spec, series } of lanes) this.addKey(spec.title, SERIES[series], series ? "line" : "dashed");
-  }
-
-  /** The lanes have no rounds yet, or fewer than before. */
-  restart() {
-    this.over = false;
-    this.grow();
-  }
-
-  grow() {
-    if (!this.timer) this.schedule(Math.max(0, this.drew + Math.max(PAUSE, SHARE * this.took) - performance.now()));
-  }
-
-  /** Draws without delay, on axes that fit the whole run. */
-  finish() {
-    this.over = true;
-    this.schedule();
+  /** Draws what the lanes hold now; where the run is over without delay, on axes that fit all of it. */
+  grow(over) {
+    this.over = over;
+    if (over) this.schedule();
+    else if (!this.timer) this.schedule(this.drawn ? PAUSE : 0);
   }
 
   traces(colours) {
@@ -184,7 +138,7 @@ class TokenChart extends Plot {
     }));
     const heads = this.points.map(({ x, y }, i) => ({
       type: "scatter", mode: "markers", x: x.slice(-1), y: y.slice(-1), hoverinfo: "skip", cliponaxis: false,
-      marker: { size: 7, color: colourOf(i) },
+      showlegend: false, marker: { size: 7, color: colourOf(i) },
     }));
     return lines.concat(heads);
   }
@@ -195,7 +149,7 @@ class TokenChart extends Plot {
     const ends = this.over && x ? [x * 1.02, Math.max(1, y * 1.08)] : [Math.max(1, roundUp(x * 1.05)), Math.max(20, roundUp(y * 1.08))];
     const showticklabels = this.lanes.length > 0;
     return {
-      ...baseLayout(colours), margin: { l: 44, r: 18, t: 8, b: 26 }, hovermode: "x unified", dragmode: false,
+      ...baseLayout(colours), margin: { l: 44, r: 18, t: 24, b: 26 }, hovermode: "x unified", dragmode: false,
       xaxis: axis(colours, {
         range: [0, ends[0]], ticksuffix: " s", showgrid: false, nticks: 7, hoverformat: ".2f", showspikes: false, showticklabels,
       }),
@@ -209,7 +163,7 @@ class TokenChart extends Plot {
 /** Stretches of a lane: each is up to three bars, and thousands of bars make the page slow. */
 const MOST_STRETCHES = 60;
 const ROW_HEIGHT = 44;
-const AXIS_HEIGHT = 34;
+const AXIS_HEIGHT = 54;
 /** Letters of a lane's title. */
 const LONGEST = 24;
 const PHASES = [
@@ -248,8 +202,6 @@ function quote(rounds) {
 class Timeline extends Plot {
   constructor(parent) {
     super(parent, "race-timeline", "timeline");
-    for (const { name, colour } of PHASES) this.addKey(name, colour, "block");
-    this.copied = make("span", "", this.keys, "▾ copied", { "data-key": "copied" });
   }
 
   known({ rounds }) {
@@ -266,7 +218,6 @@ class Timeline extends Plot {
     const size = Math.max(1, ...lanes.map(({ rounds }) => sizeOf(rounds)));
     setText(this.title, "Where the time went" + (size > 1 ? `, ${size} rounds at a time` : ""));
     this.host.style.height = `${ROW_HEIGHT * lanes.length + AXIS_HEIGHT}px`;
-    this.copied.hidden = !lanes.some(({ rounds }) => rounds.some(({ copied }) => copied));
     this.schedule();
     return this.ready;
   }
@@ -279,6 +230,7 @@ class Timeline extends Plot {
     return {
       type: "scatter", mode: "markers", name: "copied", x: points.map(([x]) => x), y: points.map(([, y]) => y),
       marker: { symbol: "triangle-down", size: 6, color: colours.ink }, hoverinfo: "skip", cliponaxis: false,
+      showlegend: points.length > 0,
     };
   }
 
@@ -308,7 +260,7 @@ class Timeline extends Plot {
     const titles = this.lanes.map(({ spec: { title } }) => literal(title.length > LONGEST ? title.slice(0, LONGEST - 1) + "…" : title));
     return {
       ...baseLayout(colours),
-      barmode: "overlay", bargap: 0.3, dragmode: "pan", margin: { l: 12, r: 18, t: 2, b: 26 },
+      barmode: "overlay", bargap: 0.3, dragmode: "pan", margin: { l: 12, r: 18, t: 22, b: 26 },
       annotations: this.lanes.flatMap((lane, i) => (this.known(lane) || !lane.rounds.length ? [] : [{
         x: 0, y: i, xanchor: "left", showarrow: false, text: "the server does not say",
         font: { size: 12, color: colours.dim },
@@ -329,19 +281,17 @@ const SCALE = 2;
 const HEAD = 64;
 const LEAST_WIDTH = 640;
 
-/** A figure for use outside the page: with a title, a legend and a background. */
+/** A figure for use outside the page: with a title and a background. */
 function standalone({ data, layout }, title) {
   const { color: ink, backgroundColor: ground } = getComputedStyle(document.body);
   return {
-    data: data.map((trace) => (trace.name ? trace : { ...trace, showlegend: false })),
+    data,
     layout: {
       ...layout, width: undefined, height: undefined, paper_bgcolor: ground, plot_bgcolor: ground,
       margin: { ...layout.margin, t: (layout.margin?.t || 0) + HEAD },
       font: { ...layout.font, color: ink },
       title: { text: literal(title), x: 0, xref: "paper", xanchor: "left", y: 1, yref: "container", yanchor: "top",
         pad: { t: 14 }, font: { size: 15, color: ink, weight: 600 } },
-      showlegend: true,
-      legend: { orientation: "h", x: 0, xanchor: "left", y: 1, yanchor: "bottom", font: { color: ink } },
     },
   };
 }

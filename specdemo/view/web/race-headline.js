@@ -58,14 +58,14 @@ class Hero {
     this.message = new Notice(claim, "message", "race-message");
     const row = make("p", "race-again", hero);
     const repeat = () => document.querySelector("#race-repeat")?.click();
-    this.again = button(row, "race-repeat", "Repeat ×5", repeat, { "data-role": "repeat", title: REPEAT_HINT });
+    this.again = button(row, "race-control wide", "Repeat ×5", repeat, { "data-role": "repeat", title: REPEAT_HINT });
     this.repeating = make("span", "", row, null, { "data-role": "repeating", role: "status" });
   }
 
   /** @param {?Object} value of the race view  @param {Object[]} lanes of the view, with what they counted */
   show(value, phase, lanes) {
     const over = OVER.has(phase);
-    const result = over ? value?.headline : value && live(lanes);
+    const result = over ? value?.headline : value && !value.columns && live(lanes);
     setText(this.lane, result?.lane ? `${result.lane}:` : "");
     setText(this.speedup, result?.figure || "");
     setData(this.speedup, "trend", result?.trend);
@@ -76,7 +76,7 @@ class Hero {
     this.verdict.showVerdict(value?.verdict);
     this.message.show(phase, MESSAGE_ICONS[phase], value?.message);
     // The button under a run of this page that came to its end, or how far its repetition is.
-    const possible = phase === "done" && result?.trend && !value.replay && document.querySelector("#race-repeat");
+    const possible = phase === "done" && result?.trend && !value.replay && !value.columns && document.querySelector("#race-repeat");
     this.again.parentNode.hidden = !possible || lanes.length < 2;
     this.again.hidden = value?.repeating?.over === false;
     setText(this.repeating, value?.repeating?.message || "");

@@ -25,7 +25,7 @@ const latest = (rounds) => rounds.reduce((most, round) => Math.max(most, round.s
 
 const within = (value, most) => Math.min(Math.max(0, value), most);
 
-/** A button with a sign, drawn by race-player.css, and a name for those who do not see it. */
+/** A button with a sign, of race-player.css, and a name for those who do not see it. */
 function signed(parent, action, label, title, act) {
   const made = button(parent, "race-control", null, act, { "data-action": action, title });
   make("i", "race-glyph", made, null, { "aria-hidden": "true" });
@@ -160,7 +160,7 @@ class Player {
     this.held = true;
     byClock(this.rounds);
     this.shown = this.rounds.length;
-    this.clock = this.shownUntil = this.length;
+    this.clock = this.length;
     this.showBar();
     return true;
   }
@@ -241,7 +241,7 @@ class Player {
   /** Shows what the lanes had at a moment, in seconds of their clocks. */
   moveTo(seconds) {
     this.clock = within(seconds, this.length);
-    let shown = this.clock < this.shownUntil ? 0 : this.shown || 0;
+    let shown = 0;
     while (shown < this.rounds.length && this.rounds[shown].seconds <= this.clock + 1e-9) shown++; // a slider rounds
     this.set(shown);
   }
@@ -266,7 +266,6 @@ class Player {
     if (shown === this.shown) this.showState();
     else {
       this.shown = shown;
-      this.shownUntil = latest(this.rounds.slice(0, shown));
       this.render();
     }
     if (shown < this.rounds.length || !this.playing) return;

@@ -171,7 +171,6 @@ class Moment {
   constructor(view, hosts) {
     this.view = view;
     this.lines = new Map(hosts.map((host) => [host, make("i", "race-now", host.parentElement, null, { hidden: "" })]));
-    this.frame = 0;
     view.frame.addEventListener("race-token", ({ detail }) => this.mark(detail && detail.round.seconds, null));
     for (const host of hosts) {
       host.addEventListener("pointermove", (event) => this.point(host, event.clientX));
@@ -179,20 +178,16 @@ class Moment {
     }
   }
 
-  /** Follows the pointer over a chart, once a frame. */
+  /** Follows the pointer over a chart. */
   point(host, clientX) {
-    cancelAnimationFrame(this.frame);
-    this.frame = requestAnimationFrame(() => {
-      const axis = host._fullLayout?.xaxis;
-      if (!axis) return;
-      const seconds = axis.p2l(clientX - host.getBoundingClientRect().left - axis._offset);
-      this.mark(seconds >= 0 && seconds <= axis.range[1] ? seconds : null, host);
-    });
+    const axis = host._fullLayout?.xaxis;
+    if (!axis) return;
+    const seconds = axis.p2l(clientX - host.getBoundingClientRect().left - axis._offset);
+    this.mark(seconds >= 0 && seconds <= axis.range[1] ? seconds : null, host);
   }
 
   /** @param {?number} seconds  @param {?Element} from the chart that was pointed at; null for a token */
   mark(seconds, from) {
-    if (seconds === null) cancelAnimationFrame(this.frame);
     for (const [host, line] of this.lines) {
       const axis = host._fullLayout?.xaxis;
       line.hidden = seconds === null || !axis || seconds > axis.range[1];

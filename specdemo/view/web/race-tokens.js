@@ -1,6 +1,5 @@
 /*
- * What the race view and the batch view share: the scrolling text of a lane, copying from it, the legend, and the table
- * of figures.
+ * Parts of the race view: the scrolling text of a lane, the legend, and the table of figures.
  *
  * Nothing here asks for the layout while text is added: the area is a column in reverse order, which the browser itself
  * keeps at its end.
@@ -178,19 +177,6 @@ class Area {
   }
 }
 
-/** A copy from inside one lane leaves rejected tokens out; any other selection is copied by the browser as usual. */
-function onCopy(event) {
-  const selection = document.getSelection();
-  if (!selection.rangeCount || selection.isCollapsed || !event.clipboardData) return;
-  const range = selection.getRangeAt(0);
-  const node = range.commonAncestorContainer;
-  if (!(node.nodeType === 1 ? node : node.parentElement).closest(".race-tokens")) return;
-  const part = range.cloneContents();
-  for (const dropped of part.querySelectorAll(".t-rejected, .race-prompt")) dropped.remove();
-  event.clipboardData.setData("text/plain", part.textContent);
-  event.preventDefault();
-}
-
 /** Explains the kinds of tokens, and has the box, seen once there are some, that hides the rejected ones. Returns its element. */
 function buildLegend(frame, tip) {
   const legend = make("div", "race-legend", frame);
@@ -233,4 +219,4 @@ class Figures {
   }
 }
 
-window.SpecDemoTokens = { Area, Figures, buildLegend, onCopy };
+window.SpecDemoTokens = { Area, Figures, buildLegend };

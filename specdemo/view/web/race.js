@@ -1,5 +1,6 @@
 /*
- * The race view: lanes of tokens side by side, their figures, the speed-up, and the reason for it.
+ * The race view: lanes of tokens side by side, their figures, the speed-up, and the reason for it. Of a batch, whose value has
+ * `columns`, the titles of its figures, each row has two lanes.
  * It counts what playback at a moment needs; what is said of a run that has ended is in its value.
  *
  * @typedef {{title: string, detail: string, gamma: number, adaptive?: boolean, lossy?: boolean, rule?: string,
@@ -28,7 +29,7 @@ const LEAD = /^([^:.]{1,60}: )?([\d.,]+× as fast as|\d+% slower than|[Aa]s fast
 
 const { OVER, count, make, setText, setData, setLead, mounting } = window.SpecDemoDom;
 const { SERIES, TokenChart, Timeline, tint } = window.SpecDemoCharts;
-const { Area, Figures, buildLegend, onCopy } = window.SpecDemoTokens;
+const { Area, Figures, buildLegend } = window.SpecDemoTokens;
 const { Hero, formatSpeed, formatRatio, speedRatio } = window.SpecDemoHeadline;
 const { Moment, Tip } = window.SpecDemoTips;
 const FORMATS = {
@@ -95,13 +96,12 @@ class Lane {
 
   /** Shows the lane's name and settings, which may become more exact during a run. */
   describe(spec) {
-    const renamed = spec.title !== this.spec?.title;
     this.spec = spec;
     setText(this.title, spec.title);
     setText(this.detail, spec.detail || "");
     this.lossy.hidden = !spec.lossy;
     const label = `${spec.title}: tokens. Left and right arrows go from token to token, up and down from round to round.`;
-    if (renamed) this.text.area.setAttribute("aria-label", label);
+    this.text.area.setAttribute("aria-label", label);
     this.text.rule = spec.rule;
     if (spec.prompt) this.text.showPrompt(spec.prompt);
     if (spec.server) this.describeServer(spec.server);
@@ -139,7 +139,6 @@ class View {
     this.root = root;
     this.lanes = [];
     this.frame = make("div", "specdemo-race");
-    this.frame.addEventListener("copy", onCopy);
     this.tip = new Tip(this.frame);
     this.hero = new Hero(this.frame);
     this.laneRow = make("div", "race-lanes", this.frame);
@@ -164,17 +163,17 @@ class View {
     const rounds = value?.rounds || [];
     const specs = value?.lanes?.length ? value.lanes : this.lanes.map(({ spec }) => ({ ...spec, server: null, reported: null }));
     const run = value ? value.run : null;
-    if (run !== this.run || specs.length !== this.lanes.length) this.begin(run, specs);
+    if (run !== this.run || specs.length !== this.lanes.length) this.begin(run, specs, value?.columns);
     if (rounds.length < this.seen) { // back to an earlier moment
       this.reset();
       this.lanes.forEach((lane) => lane.text.clear());
     }
     this.lanes.forEach((lane, i) => lane.describe(specs[i]));
     rounds.slice(this.seen).forEach((round) => this.addRound(round));
-    this.chart.grow();
     this.seen = rounds.length;
     this.lanes.forEach((lane) => lane.text.flush());
     const phase = value ? value.phase : "idle";
+    this.chart.grow(OVER.has(phase));
     setData(this.frame, "phase", phase);
     const empty = phase === "error" && !rounds.length; // nothing is left to be seen of such a run
     this.laneRow.hidden = empty;
@@ -183,22 +182,23 @@ class View {
     this.refreshLanes(phase, value?.headline?.doubt);
     this.hero.show(value, phase, this.lanes);
     this.showWhy(value?.why, phase, value?.seenAgain);
-    if (!this.over) this.figures.show(specs.map((spec) => spec.title), value?.figures || []);
+    if (!this.over) this.figures.show(value?.columns || specs.map((spec) => spec.title), value?.figures || []);
     if (OVER.has(phase) && !this.over) this.finish();
     this.over = OVER.has(phase);
   }
 
-  begin(run, specs) {
+  begin(run, specs, columns) {
     this.run = run;
     let series = 0;
-    // The speed-up of two lanes stands above them; of more, each shows its own over the first plain one.
+    // The speed-up of two lanes or of a batch stands above them; of more lanes, each shows its own over the first plain one.
     this.base = Math.max(0, specs.findIndex((spec) => spec.gamma === 0 && !spec.server));
-    const over = (i) => (specs.length > 2 && i !== this.base ? specs[this.base].title : null);
-    this.lanes = specs.map((spec, i) => new Lane(spec, i, spec.gamma > 0 ? ++series : 0, over(i), this.tip));
+    const over = (i) => (specs.length > 2 && !columns && i !== this.base ? specs[this.base].title : null);
+    const seriesOf = (spec) => (spec.gamma === 0 ? 0 : columns ? 1 : ++series);
+    this.lanes = specs.map((spec, i) => new Lane(spec, i, seriesOf(spec), over(i), this.tip));
     this.laneRow.replaceChildren(...this.lanes.map((lane) => lane.card));
     setData(this.laneRow, "lanes", specs.length);
     this.tree.begin(this.lanes);
-    this.chart.begin(this.lanes);
+    this.chart.lanes = this.lanes;
     this.reset();
   }
 
@@ -208,7 +208,6 @@ class View {
     this.seen = 0;
     this.over = false;
     this.after.hidden = true;
-    this.chart.restart();
     this.tree.forget();
     for (const lane of this.lanes) lane.rounds = [];
   }
@@ -242,7 +241,6 @@ class View {
 
   /** Draws what belongs to the end of a run. */
   finish() {
-    this.chart.finish();
     this.timeline.card.hidden = !this.timeline.finish(this.lanes);
     this.after.hidden = this.timeline.card.hidden && this.figures.card.hidden;
   }
