@@ -31,6 +31,7 @@ from specdemo.losslessness.compare import compare
 from specdemo.prompt import Conversation
 from specdemo.runs.encode import encode
 from specdemo.runs.record import record
+from specdemo.servers.llama_server import free_port
 
 KEY = "sk-very-secret-0123456789"
 PROMPT = prompt_ids(9)
@@ -168,10 +169,23 @@ def test_a_refusal_or_a_break_before_the_first_token_is_one_sentence(fault: str)
 
 def test_outputs_that_end_before_a_first_token_are_compared() -> None:
     """Guards a comparison from waiting for ever where both deployments say at once that they are done."""
-    with FakeVLLM(toy_pair("llama"), DRAFTS, fault="empty") as fake:
-        served = specdemo.ServerPair(fake.url, fake.url, "toy")
+    with (
+        FakeVLLM(toy_pair("llama"), DRAFTS, fault="empty") as base,
+        FakeVLLM(toy_pair("llama"), DRAFTS, fault="empty") as other,
+    ):
+        served = specdemo.ServerPair(base.url, other.url, "toy")
         found = specdemo.compare_deployments(served, [PROMPT], Settings(max_new_tokens=8))
     assert found.outcome == "identical"
+
+
+def test_a_comparison_wants_two_deployments_and_says_which_is_down() -> None:
+    closed = f"http://127.0.0.1:{free_port()}"
+    with pytest.raises(ServerError, match="both addresses of 'toy' are the same"):
+        specdemo.compare_deployments(specdemo.ServerPair(closed, closed, "toy"), [PROMPT])
+    with FakeVLLM(toy_pair("llama"), DRAFTS) as fake:
+        for urls, which in (((fake.url, closed), "speculative deployment"), ((closed, fake.url), "baseline")):
+            with pytest.raises(ServerError, match=f"the {which} of 'toy' cannot be reached"):
+                specdemo.compare_deployments(specdemo.ServerPair(*urls, "toy"), [PROMPT])
 
 
 @pytest.mark.parametrize("fault", BREAKS)
