@@ -181,7 +181,7 @@ def test_the_next_lane_takes_the_workspace_and_captures_nothing(tapes: list[Tape
     for length in (12, 9, 3):
         by_graphs(endless_pair("llama"), length, gamma=4)
         captured.append([tape.captured for tape in tapes])
-    # KV buckets of 32 and 64 slots; of the draft, which is fed one or two tokens, and of shorter prompts one of 16.
+    # KV buckets of 32 and 64 slots; of the draft, fed one or two tokens, and of shorter prompts one of 16 too.
     assert captured == [[2, 6], [3, 6], [3, 6]]
 
 
