@@ -54,7 +54,7 @@ def headline(
         figure, trend = "", "even"
     elif found.doubt and found.low and found.high:  # bounds for a figure that is not to be relied on
         figure = f"{span(found.low, found.high)}×" if found.low < found.high else f"at most {factor(found.high)}"
-        trend, text = "even", f"as fast as {inside(names[1])}"
+        trend, text = "even", f"the speed of {inside(names[1])}"
     detail = ""
     if found.runs > 1 and found.low is not None and found.high is not None:
         detail = f"{span(found.low, found.high)}, {found.runs} runs; the one shown: {factor(one.ratio)}"

@@ -57,8 +57,9 @@ def _of_pair(values: Values) -> dict[str, Any]:
 
 
 def _of_temperature(values: Values) -> dict[str, Any]:
-    rules = [name for name in of_lanes("acceptance") if values["temperature"] and values[name] == "exact"]
-    return dict.fromkeys(rules, "sampling")
+    """Greedily rejection sampling comes down to exact match, which has no meaning elsewhere."""
+    old, new = ("exact", "sampling") if values["temperature"] else ("sampling", "exact")
+    return dict.fromkeys((name for name in of_lanes("acceptance") if values[name] == old), new)
 
 
 def _of_mode(values: Values) -> dict[str, Any]:
