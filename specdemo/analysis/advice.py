@@ -191,11 +191,18 @@ class AdviceReport(Report):
         if chain.gamma is not None and chain in self.contenders:
             row = self._row(self.contenders.index(chain))
             lines += synthetic_lines(engine, [*row.per_position, *[0.0] * chain.gamma][: chain.gamma], row.rounds)
-        if engine != "llama.cpp" or (best := self.best) is None or best.speedup is None or best.interval is None:
+        if engine != "llama.cpp" or (best := self.best) is None or best.speedup is None:
             return lines
-        ran = "" if (self.models or {}).get("target", "").endswith(".gguf") else " by this app, not by llama.cpp"
-        low, high = best.interval
-        return f"# Measured{ran}: {best.speedup:.2f}× [{low:.2f}, {high:.2f}] plain decoding's speed.\n{lines}"
+        if leader == PLAIN:
+            return f"# Plain decoding: nothing that drafts was faster.\n{lines}"
+        ran = "" if self.of_gguf else " by this app, not by llama.cpp"
+        within = "{:.2f}, {:.2f}".format(*best.interval) if best.interval else "too few runs for an interval"
+        return f"# Measured{ran}: {best.speedup:.2f}× [{within}] plain decoding's speed.\n{lines}"
+
+    @property
+    def of_gguf(self) -> bool:
+        """Whether llama.cpp ran it, from files."""
+        return (self.models or {}).get("target", "").endswith(".gguf")
 
     def _row(self, place: int, kind: str | None = None) -> Row:
         """A contender on all prompts, or on those of a kind: the geometric mean over prompts, and its interval."""

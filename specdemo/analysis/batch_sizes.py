@@ -55,6 +55,7 @@ class SizeReport(Report):
         ends = {row.size: row.speedup for row in (self.known[0], self.known[-1])}
         speeds = ", ".join(f"{speedup:.2f}× with {self._counted([size])}" for size, speedup in ends.items())
         more = " To decide it, repeat it more often, or on a quieter machine." if found["is undecided"] else ""
+        more += " It was measured once: repeat it to see how sure that is." if self.repeats == 1 else ""
         return f"drafting {', '.join(claims)}: {speeds}.{more}"
 
     def _counted(self, sizes: Sequence[int]) -> str:

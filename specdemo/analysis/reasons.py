@@ -8,6 +8,7 @@ from math import fsum
 from typing import TYPE_CHECKING
 
 from specdemo.analysis.wording import LEVEL, factor, pace, trend_of
+from specdemo.drafters import in_a_row
 from specdemo.metrics import Metrics, counts_of
 from specdemo.models.request import catalog
 from specdemo.theory import expected_speedup, verify_cost
@@ -253,7 +254,8 @@ def saved(figures: Metrics) -> str:
 def unhealthy(lane: Trace) -> str:
     """What is said of a head that keeps less than trained ones, by the same rule as those behind ``HEALTHY``."""
     settings, figures = lane.settings, lane.metrics()
-    alike = settings.greedy and settings.lossless and not (settings.drafts_trees or settings.adaptive_gamma)
+    alike = settings.greedy and settings.lossless and len(in_a_row(settings.drafter)) == 1
+    alike &= not (settings.drafts_trees or settings.adaptive_gamma or settings.p_min)
     if settings.needs != "head" or not alike or (figures.rounds or 0) < LEAST_HELD:
         return ""
     kept = [round(share, 2) for share in figures.per_position]  # as it is said

@@ -64,7 +64,9 @@ def add_advise(parser: argparse.ArgumentParser) -> None:
     known = f"of {', '.join(DRAFTERS)}. Default: all that the pair allows"
     parser.add_argument("--methods", nargs="+", metavar="DRAFTER", help=known)
     parser.add_argument(
-        "--code", choices=FRAMEWORKS, help="also print the lines that set the advice in this engine"
+        "--code",
+        choices=FRAMEWORKS,
+        help="also print the lines that set the advice in this engine. Default: of GGUF files llama.cpp's",
     )
     chosen = ("strategy", "drafter", "gamma", "adaptive_gamma", "tree_nodes")  # by the advisor
     _add_common(parser, "the page's examples", chosen, run_advise)
@@ -148,8 +150,8 @@ def _measure(
             cells = [[read(row) for _, _, read in shown_columns] for row in rows]
             outputs.out.print(rows_table([name for name, _, _ in shown_columns], cells))
     outputs.say(report.conclusion if isinstance(report, LoadReport) else report.recommendation)
-    if getattr(args, "code", None):
-        outputs.out.print(f"\n{report.code(args.code)}", markup=False, highlight=False, soft_wrap=True)
+    if isinstance(report, AdviceReport) and (engine := args.code or ("llama.cpp" if report.of_gguf else None)):
+        outputs.out.print(f"\n{report.code(engine)}", markup=False, highlight=False, soft_wrap=True)
     outputs.write(report)
     if interrupt is not None:
         raise interrupt

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from rich.panel import Panel
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from specdemo.rounds import Round, Token
@@ -99,7 +99,8 @@ def server_lines(traces: Sequence[Trace]) -> list[str]:
 
 
 def rows_table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Table:
-    table = Table(*columns, box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    headers = [Column(name, overflow="fold") for name in columns]  # what is cut off cannot be read
+    table = Table(*headers, box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for row in rows:
         table.add_row(*(Text(shown(str(cell))) for cell in row))
     return table

@@ -67,7 +67,7 @@ def conclude(
     if rounds:
         rounds = (*rounds[:-1], replace(rounds[-1], stop=stop))
     found, counts = response.speculation, response.speculation.counts
-    if counts is not None and record.obeyed:  # and not the longest draft that came
+    if counts is not None and record.obeyed and settings.strategy == "speculative":  # not the longest draft
         counts = replace(counts, gamma=settings.gamma)
     notes = [*response.notes, *_count_notes(response), *(f"{complaint}." for complaint in found.complaints)]
     if counts is not None and counts.drafted and settings.strategy == "autoregressive":
