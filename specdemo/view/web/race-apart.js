@@ -114,6 +114,7 @@ class Apart {
     const chains = all.filter((round) => !round.tree);
     this.rounds = chains.length ? chains : all;
     this.corrections = this.rounds.filter(corrected);
+    this.lacking = rounds.some(corrected) ? "; the server does not say which tokens it rejected" : "; no guess of this run was corrected";
     return this.corrections[0] || this.rounds[0];
   }
 
@@ -138,7 +139,7 @@ class Apart {
     this.round = round;
     const { rule, title } = this.tree.lanes[round.lane].spec;
     const several = this.tree.lanes.filter(({ spec }) => spec.gamma > 0).length > 1;
-    const none = this.corrections.length ? "" : "; no guess of this run was corrected";
+    const none = this.corrections.length ? "" : this.lacking;
     this.title.textContent = `Round ${round.index}, taken apart${several ? ` · ${title}` : ""}${none}`;
     this.next.hidden = this.corrections.length < 2;
     this.card.hidden = false;
