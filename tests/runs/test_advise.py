@@ -65,7 +65,7 @@ def test_its_files_hold_its_rows_and_its_counts_are_those_of_the_runs(report: Ad
     assert sum(len(run["steps"]) for run in saved["runs"]) == sum(len(r.steps) for r in report.runs)
     chosen = Contender("model", 4)
     steps = [s for r in report.counted if r.contender == chosen for s in r.steps]
-    row = next(row for row in report.rows if row.method == "draft model" and row.gamma == 4)
+    row = next(row for row in report.rows if (row.method, row.width) == (chosen.method, chosen.width))
     assert row.acceptance_rate == sum(s.accepted for s in steps) / sum(s.drafted for s in steps)
     traced = specdemo.run(endless_pair("llama"), PROMPTS[0], replace(SHORT, gamma=4)).rounds[1:]
     first = next(r for r in report.runs if r.contender == chosen and r.prompt == 0)

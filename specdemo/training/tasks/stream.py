@@ -54,13 +54,14 @@ class TaskStream:
         taken = dict.fromkeys(self.shares, 0)
         made: list[tuple[str, list[int]]] = []
         tried = 0
-        while sum(taken.values()) < tokens:
+        while tokens > 0:
             name = min(taken, key=lambda n: taken[n] / self.shares[n])
             ids = self._ids(self.domains[name].task(f"{self._seed} {step} {tried}"))
             tried += 1
-            if fits := len(ids) <= longest:
+            taken[name] += len(ids)  # also if it is left out: a domain of long tasks does not hold up the others
+            if len(ids) <= longest:
                 made.append((name, ids))
-            taken[name] += len(ids) if fits else 1  # so that a domain of long tasks does not hold up the others
+                tokens -= len(ids)
         return made
 
     def _ids(self, task: Task) -> list[int]:
