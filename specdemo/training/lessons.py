@@ -94,7 +94,8 @@ def _batches(
         places = torch.arange(ids.size(1))
         yield ids, torch.stack([(places >= begins) & (places < len(text)) for text, begins in some])
     for index in range(numbers.task_batches):
-        yield tasks.batch(part * numbers.task_batches + index, numbers.task_rows, numbers.window)
+        ids, weights = tasks.batch(part * numbers.task_batches + index, numbers.task_rows, numbers.window)
+        yield ids, weights > 0
 
 
 class Lessons:

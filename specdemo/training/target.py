@@ -51,8 +51,8 @@ def train_target(
 
     def losses(phase: int, model: LlamaForCausalLM, step: int) -> Iterator[torch.Tensor]:
         batch = stream.batch(phase * 10_000_000 + step, rows, part.window, part.phases[phase].longest)
-        for ids, learned in zip(*(tensor.split(together) for tensor in batch), strict=True):
-            yield _summed_loss(model, ids, learned, run) / int(batch[1].sum())
+        for ids, weights in zip(*(tensor.split(together) for tensor in batch), strict=True):
+            yield _summed_loss(model, ids, weights, run) / float(batch[1].sum())
 
     def begin(phase: int, shallow: LlamaForCausalLM | None) -> LlamaForCausalLM:
         layers = part.phases[phase].layers
@@ -85,10 +85,12 @@ def train_target(
     return plain.eval(), seconds
 
 
-def _summed_loss(model: LlamaForCausalLM, ids: torch.Tensor, learned: torch.Tensor, run: Run) -> torch.Tensor:
-    """Cross entropy in nats over the tokens (B, n) that are to be learned; only they pass the output layer."""
-    ids, learned = ids.to(run.device), learned[:, 1:].to(run.device)
+def _summed_loss(model: LlamaForCausalLM, ids: torch.Tensor, weights: torch.Tensor, run: Run) -> torch.Tensor:
+    """Weighed cross entropy in nats over the tokens (B, n) that are learned; only they pass the output layer."""
+    ids, weights = ids.to(run.device), weights[:, 1:].to(run.device)
+    learned = weights > 0
     with run.autocast():
         hidden = model.model(ids, attention_mask=task_mask(ids, run.dtype), use_cache=False).last_hidden_state
         logits = model.lm_head(hidden[:, :-1][learned])
-    return functional.cross_entropy(logits.float(), ids[:, 1:][learned], reduction="sum")
+    losses = functional.cross_entropy(logits.float(), ids[:, 1:][learned], reduction="none")
+    return losses @ weights[learned]

@@ -14,7 +14,7 @@ from specdemo.training.recipe import TINY, recipe_of
 from specdemo.training.tasks import arithmetic, chat
 from specdemo.training.tasks.corpus import END_OF_TEXT, TEMPLATES
 from specdemo.training.tasks.mixture import ASKED, Domain, domains, held_out_tasks
-from specdemo.training.tasks.stream import TaskStream
+from specdemo.training.tasks.stream import TURN, TaskStream, weights_of
 from specdemo.training.tasks.task import Answer, Task, is_held_out
 from specdemo.training.tasks.tokenizer import ASSISTANT, END, USER, document, prompt_text, train_tokenizer
 
@@ -236,7 +236,7 @@ def test_the_stream_is_packed_learns_answers_only_and_keeps_the_shares(
     ids, learned = stream.batch(3, 16, 320)
     assert torch.equal(ids, TaskStream(every, shares, tokenizer, 1).batch(3, 16, 320)[0])
     assert not torch.equal(ids, stream.batch(4, 16, 320)[0])
-    for row, counts in zip(ids, learned, strict=True):
+    for row, counts in zip(ids, learned > 0, strict=True):
         wanted = "".join(
             re.findall(rf"{re.escape(ASSISTANT)}(.*?{re.escape(END)})", tokenizer.decode(row), re.DOTALL)
         )
@@ -248,6 +248,20 @@ def test_the_stream_is_packed_learns_answers_only_and_keeps_the_shares(
         tokens[name] += len(ids)
     for name, share in shares.items():
         assert tokens[name] / sum(tokens.values()) == pytest.approx(share / sum(shares.values()), abs=0.02)
+
+
+def test_where_an_answer_leaves_the_text_weighs_more(tokenizer) -> None:
+    task = Task("replace", "Change cat to dog: The cat sat on a mat.", "The dog sat on a mat.")
+    ids = tokenizer(document(task), add_special_tokens=False)["input_ids"]
+    weights = weights_of(ids)
+    start = ids.index(tokenizer.convert_tokens_to_ids(ASSISTANT)) + 1
+    assert not any(weights[:start])
+    assert sum(weights) == pytest.approx(len(ids) - start)
+    low = min(weights[start:])
+    heavy = "".join(tokenizer.decode(i) for i, w in zip(ids, weights, strict=True) if w > low)
+    assert heavy.removesuffix(END).replace(" ", "") not in ("", "Thedogsatonamat.")
+    changed = next(i for i in range(start, len(ids)) if "d" in tokenizer.decode(ids[i]))
+    assert weights[changed] == pytest.approx(TURN * low)
 
 
 def test_a_corpus_without_its_files_is_refused(tmp_path: Path) -> None:

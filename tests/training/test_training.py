@@ -44,10 +44,10 @@ def test_a_task_sees_no_other_task_of_its_window() -> None:
     model, run = build_model(RECIPE.target, 1, 400, 256, 1), Run(Path(), RECIPE, CPU, torch.float32, print)
     ids = torch.randint(4, 400, (2, 24))
     ids[:, 0] = ids[:, 9] = BOS_ID
-    learned = torch.zeros(2, 24, dtype=torch.bool)
-    learned[:, 10:] = True
-    alone = _summed_loss(model, ids[:, 9:], learned[:, 9:], run)
-    torch.testing.assert_close(_summed_loss(model, ids, learned, run), alone)
+    weights = torch.zeros(2, 24)
+    weights[:, 10:] = torch.rand(2, 14) + 0.1
+    alone = _summed_loss(model, ids[:, 9:], weights[:, 9:], run)
+    torch.testing.assert_close(_summed_loss(model, ids, weights, run), alone)
 
 
 def test_a_new_target_copies_before_it_is_trained() -> None:
@@ -121,9 +121,9 @@ def test_what_counts_in_a_lesson_are_answers(folders: dict[str, Path]) -> None:
     """A mask one place off would teach drafters to end prompts, and never to end answers."""
     tokenizer = read_tokenizer(folders["work"] / "target")
     stream = TaskStream(domains(folders["corpus"]), RECIPE.shares, tokenizer, 1)
-    ids, answers = stream.batch(0, 4, 160)
-    assert answers.any()
-    for row, counted in zip(ids.tolist(), answers.tolist(), strict=True):
+    ids, weights = stream.batch(0, 4, 160)
+    assert weights.any()
+    for row, counted in zip(ids.tolist(), (weights > 0).tolist(), strict=True):
         for place in range(1, len(row)):
             assert (counted[place] and not counted[place - 1]) == (row[place - 1] == ASSISTANT_ID)
             if counted[place - 1] and not counted[place]:

@@ -88,6 +88,19 @@ def worked_sum(draw: Draw) -> Task:
     return Task("sum", ask, "\n".join([*steps(a, b), f"The answer is {result(a, b)}."]))
 
 
+def several(draw: Draw) -> Task:
+    """Three or four numbers, added one after another."""
+    numbers = draw.new("several", lambda: [draw.number(2, draw.one((20, 99))) for _ in range(draw.number(3, 4))])
+    total, *rest = numbers
+    steps = []
+    for number in rest:
+        steps.append(f"{total} + {number} = {total + number}")
+        total += number
+    said = {"plus": draw.one((" + ", "+")).join(map(str, numbers)), "numbers": ", ".join(map(str, numbers[:-1]))}
+    said["numbers"] += f" and {numbers[-1]}"
+    return Task("several", draw.say(SAID["several"], **said), "\n".join([*steps, f"The answer is {total}."]))
+
+
 def equations(draw: Draw) -> Task:
     """Practice: the single steps that word problems have a few of. A sum that is held out is not among them."""
     steps = [(sign, *numbers(draw, sign)) for sign in (draw.one("++--**/") for _ in range(draw.number(4, 8)))]

@@ -53,7 +53,8 @@ def function(draw: Draw) -> Task:
     code = "\n".join([f"def {name}({argument}):", *(f"    {line}" for line in [*body, f"return {returned}"])])
     what = draw.say((keep.says or items) + (f", {change.says}" if change.says else ""), **words)
     given, result = _example(draw, texts, code, name)
-    head = f'{draw.say(CODE["asks"])}\ndef {name}({argument}):\n    """{phrase.format(what, mark=mark)}\n\n'
+    ask = draw.say(CODE["asks"])
+    head = f'{ask}{ask and chr(10)}def {name}({argument}):\n    """{phrase.format(what, mark=mark)}\n\n'
     head += f'    >>> {name}({given!r})\n    {result!r}\n    """'
     return Task("function", head, code)
 
@@ -71,7 +72,7 @@ def _parts(draw: Draw) -> tuple[bool, Piece, Piece, int]:
         texts, end = draw.chance(0.5), draw.number(0, len(ENDS) - 1)
         keep, change = draw.one((Piece(), *KEEPS[texts])), draw.one((Piece(), *CHANGES[texts]))
         kind, gives_text = ENDS[end][0], (texts and change.word != "lengths") or change.word == "text"
-        wrong = (kind == "sum" and gives_text) or (kind == "joined" and not gives_text)
+        wrong = (kind in ("sum", "largest", "smallest") and gives_text) or (kind == "joined" and not gives_text)
         idle = not (keep.code or change.code) if kind == "list" else kind == "count" and not keep.code
         if not wrong and not idle and not (kind == "count" and change.code):
             return texts, keep, change, end

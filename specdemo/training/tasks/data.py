@@ -112,7 +112,9 @@ def convert(draw: Draw) -> Task:
     target = draw.one(("JSON", "JSON", "JSON", "Markdown", "CSV"))
     source = draw.one([form for form in FORMS if form != target])
     words = {"source": draw.say(CONVERT[f"from {source}"]), "target": draw.say(CONVERT[target])}
-    ask = around(draw, draw.say(CONVERT["asks"], **words), draw.one(FORMS[source])(t))
+    text = draw.one(FORMS[source])(t)
+    text = text.replace(",", ", ") if source == "CSV" and draw.chance(0.3) else text
+    ask = around(draw, draw.say(CONVERT["asks"], **words), text)
     return Task(f"to {target}", ask, FORMS[target][0](t))
 
 
@@ -133,7 +135,7 @@ def simple(draw: Draw) -> Task:
 
 
 def edit_json(draw: Draw) -> Task:
-    """An array of a few objects, with one change."""
+    """An array of a few objects, or an object alone, with one change."""
     t = table(draw, draw.one((1, 1, 2, 2, 3)), draw.one((2, 2, 3, 4)))
     key, *others = t.columns
     kind = draw.one(["set", "set", "drop", "rename", "add"] + ["remove", "insert"] * (len(t.rows) > 1))
@@ -153,9 +155,14 @@ def edit_json(draw: Draw) -> Task:
     else:
         rows.append(t.record(draw))
     row = ", ".join(f"{k} {written(v)}" for k, v in rows[-1].items()) if rows else ""
+    alone = len(t.rows) == 1 and draw.chance(0.5)
+    asks = JSON[f"{kind} alone" if alone and kind in ("set", "add") else kind]
+    before, after = (
+        json.dumps(some[0]) if alone else as_json(replace(t, rows=tuple(some))) for some in (t.rows, rows)
+    )
     said = {"column": column, "who": who, "new": new, "row": row}
-    ask = draw.say(JSON[kind], **said, value=written(value), shown=json.dumps(value))
-    return Task("edit JSON", around(draw, ask, as_json(t)), as_json(replace(t, rows=tuple(rows))))
+    ask = draw.say(asks, **said, value=written(value), shown=json.dumps(value))
+    return Task("edit JSON", around(draw, ask, before), after)
 
 
 def query(draw: Draw) -> Task:

@@ -9,7 +9,7 @@ from specdemo.training.tasks.task import Draw, Task, around
 
 EDIT, LIST, COPY = (TEMPLATES[part] for part in ("edit", "list", "copy"))
 KINDS = {"replace": 6, "capitals": 2, "quotes": 1, "upper": 1, "remove word": 2, "remove": 1, "add": 1}
-LIST_KINDS = {"replace": 5, "capitals": 1, "quotes": 1, "remove item": 2, "remove": 1, "add item": 2}
+LIST_KINDS = {"replace": 5, "capitals": 1, "quotes": 1, "remove item": 2, "remove": 1, "add": 1, "add item": 2}
 _WORD = re.compile(r"#?\w+(?:['-][A-Z0-9]\w*)*")  # such as oven, O'Brien, AB-12
 
 
@@ -28,14 +28,15 @@ def edit(draw: Draw) -> Task:
     if (kind == "remove" and len(items) == 1) or (kind == "capitals" and old == old.upper()):
         kind = "replace"
     there = re.compile(rf"(?<!\w){re.escape(old)}(?!\w)")
-    place, new = draw.one(("start", "end")), _like(old, draw)
+    first, new = draw.chance(0.5), _like(old, draw)
+    place = draw.one(EDIT["starts" if first else "ends"])
     if kind in ("remove", "remove item"):
         last = index == len(items) - 1 and draw.chance(0.5)
         place, old = "last" if last else EDIT["ordinals"][index], items[index]
         answer = items[:index] + items[index + 1 :]
     elif kind in ("add", "add item"):
         new = draw.slot(slot)
-        answer = [new, *items] if kind == "add" and place == "start" else [*items, new]
+        answer = [new, *items] if kind == "add" and first else [*items, new]
     elif kind == "remove word":
         answer = [re.sub(rf" ?{there.pattern}", "", item).strip() for item in items]
     else:

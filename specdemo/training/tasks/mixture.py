@@ -45,7 +45,8 @@ def domains(folder: Path) -> dict[str, Domain]:
         SystemExit: a file is not in the folder.
     """
     tables = [(data.convert, 9, 9), (data.simple, 3, 4), (data.edit_json, 5, 10), (data.query, 4, 4)]
-    sums = [(arithmetic.word_problem, 12, 12), (arithmetic.worked_sum, 10, 10), (arithmetic.equations, 0, 8)]
+    sums = [(arithmetic.word_problem, 12, 12), (arithmetic.worked_sum, 9, 9), (arithmetic.several, 1, 2)]
+    sums += [(arithmetic.equations, 0, 8)]
     every = {
         "chat": (100, chat.grade, [(chat.dialogue, 1, 1)]),
         "stories": (300, stories.grade, [(stories.story, 1, 1)]),

@@ -1,8 +1,8 @@
-"""The training stream: windows packed with whole tasks, made anew for every step."""
+"""The training stream: windows packed with whole tasks, made anew for every step, and what each token weighs."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import torch
 from transformers import PreTrainedTokenizerFast
@@ -11,6 +11,8 @@ from specdemo.training.recipe import Shares
 from specdemo.training.tasks.mixture import Domain
 from specdemo.training.tasks.task import Task
 from specdemo.training.tasks.tokenizer import ASSISTANT_ID, BOS_ID, END_ID, document
+
+TURN = 5.0  # what a token weighs that the prompt does not have behind the same two, in copied tokens
 
 
 class TaskStream:
@@ -29,7 +31,7 @@ class TaskStream:
     def batch(
         self, step: int, rows: int, window: int, longest: int | None = None
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Ids (rows, window), and which of them are to be learned: those of answers.
+        """Ids and their weights in the loss, both (rows, window): 0 but for tokens of answers.
 
         Whole tasks, the longest first, each into the first window with room.
 
@@ -38,16 +40,15 @@ class TaskStream:
         """
         documents = self.documents(step, rows * window, min(longest or window, window))
         packed: list[list[int]] = [[] for _ in range(rows)]
+        weights: list[list[float]] = [[] for _ in range(rows)]
         for _, ids in sorted(documents, key=lambda made: len(made[1]), reverse=True):
-            for row in packed:
+            for row, weighed in zip(packed, weights, strict=True):
                 if len(row) + len(ids) <= window:
                     row.extend(ids)
+                    weighed.extend(weights_of(ids))
                     break
         filled = torch.tensor([text + [BOS_ID] * (window - len(text)) for text in packed])
-        # An answer goes from the token after its beginning to its end token.
-        answers = ((filled == ASSISTANT_ID).cumsum(1) > (filled == END_ID).cumsum(1)).roll(1, dims=1)
-        answers[:, 0] = False
-        return filled, answers
+        return filled, torch.tensor([weighed + [0.0] * (window - len(weighed)) for weighed in weights])
 
     def documents(self, step: int, tokens: int, longest: int) -> list[tuple[str, list[int]]]:
         """(domain, ids) of at least so many tokens, always of the domain that lacks most of its share."""
@@ -66,6 +67,24 @@ class TaskStream:
 
     def _ids(self, task: Task) -> list[int]:
         return self.tokenizer.backend_tokenizer.encode(document(task), add_special_tokens=False).ids
+
+
+def weights_of(ids: Sequence[int]) -> list[float]:
+    """What each token of a task weighs in the loss: on average 1 over its answers, and 0 elsewhere.
+
+    Nearly all of an edit is copied, and its few tokens that are not, where it leaves the text, are what is to be
+    learned: a token that follows the two before it somewhere in the prompt weighs less than others.
+    """
+    answered = False
+    end = ids.index(ASSISTANT_ID)
+    given = set(zip(ids[:end], ids[1:end], ids[2:end], strict=False))
+    weights = [0.0] * len(ids)
+    for i, token in enumerate(ids):
+        if answered:
+            weights[i] = 1.0 if (ids[i - 2], ids[i - 1], token) in given else TURN
+        answered = token == ASSISTANT_ID or (answered and token != END_ID)
+    scale = sum(weight > 0 for weight in weights) / sum(weights)
+    return [weight * scale for weight in weights]
 
 
 def task_mask(ids: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+import string
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeVar
@@ -57,8 +58,9 @@ def rows(table: Sequence[str]) -> list[list[str]]:
     return [re.split(r" +[|] +", line) for line in table]
 
 
-SLOTS, _SYLLABLES = TEMPLATES["slots"], TEMPLATES["syllables"]
+SLOTS, TYPED, _SYLLABLES = (TEMPLATES[part] for part in ("slots", "typed", "syllables"))
 """Slots that are made of others; those are methods of a draw."""
+_VERBS = frozenset(TYPED["verbs"][0].split())
 _CHOICE, _SLOT = re.compile("<([^<>]*)>"), re.compile(r"\{(\w+)\}")
 
 
@@ -138,6 +140,12 @@ class Draw:
         """One word with a capital, such as a first name or a city."""
         return self.made_up().title() if self.chance(MADE_UP_SHARE) else self.one(self.corpus.names[self.unseen])
 
+    def gibberish(self) -> str:
+        while True:
+            typed = "".join(self.one(string.ascii_lowercase) for _ in range(self.number(3, 11)))
+            if self.corpus.is_unseen(typed) == self.unseen:
+                return typed
+
     def initial(self) -> str:
         return self.proper()[0]
 
@@ -152,10 +160,24 @@ class Draw:
 
 
 def around(draw: Draw, ask: str, text: str) -> str:
-    """Most people ask first, some after the text; what ends with a colon stands before it, or in its line."""
-    if ask.endswith(":") and "\n" not in text and draw.chance(0.5):
-        return f"{ask} {text}"
-    return f"{text}\n{ask}" if draw.chance(0.2) and not ask.endswith(":") else f"{ask}\n{text}"
+    """Most people ask first, some after the text, in the next line or after a blank one.
+
+    What ends with a colon stands before it, or in its line.
+    """
+    ask, gap = typed(draw, ask), draw.one(("\n", "\n", "\n", "\n\n"))
+    if "\n" not in text and draw.chance(0.5 if ask.endswith(":") else 0.1):
+        return f"{ask.rstrip('.:')}: {text}"
+    return f"{text}{gap}{ask}" if draw.chance(0.2) and not ask.endswith(":") else f"{ask}{gap}{text}"
+
+
+def typed(draw: Draw, ask: str) -> str:
+    """A request as it is typed: some begin with please or without a capital, and end without a full stop."""
+    if draw.chance(0.6):
+        return ask
+    verb, _, rest = ask.partition(" ")
+    if verb in _VERBS:
+        ask = f"{draw.one(TYPED['before'])}{verb.lower()} {rest}"
+    return ask.removesuffix(".") + draw.one(TYPED["after"]) if ask.endswith(".") else ask
 
 
 def reworded(text: str, draw: Draw) -> str:
