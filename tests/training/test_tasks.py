@@ -72,7 +72,7 @@ def test_training_has_no_unseen_word_and_prompts_of_unseen_words_are_full_of_the
 
     def unseen(task: Task) -> list[str]:
         text = "\n".join((task.prompt, task.answer, *task.more))
-        words = re.findall("[A-Za-z][a-z]+|[A-Z]+", text)
+        words = re.findall(r"[A-Z]?[^\W\d_A-Z]+|[A-Z]+", text)
         return [word for word in words if len(word) > 3 and corpus.is_unseen(word)]
 
     for name in every.keys() - {"code"}:  # whose examples double and reverse words
@@ -151,7 +151,7 @@ def test_every_word_problem_can_be_told_and_worked(every: dict[str, Domain]) -> 
     assert not [t for t in tasks if re.search(r"[{}<>|]", t.prompt + t.answer)]
     packs = [re.search(r"(\d+) packs of (\d+)", t.prompt) for t in tasks]
     found = [(m, t) for m, t in zip(packs, tasks, strict=True) if m and t.answer.count("=") == 1]
-    assert len(found) > 10
+    assert len(found) > 5
     assert all(f"The answer is {int(m[1]) * int(m[2])}." in t.answer for m, t in found)
 
 

@@ -74,7 +74,7 @@ def numbers(draw: Draw, sign: str) -> tuple[int, int]:
             high = draw.one((99, 99, 999))
             low, big = sorted((draw.number(2, high), draw.number(10, high)))
             return (big, low) if sign == "-" or draw.chance(0.5) else (low, big)
-        a, b = draw.number(2, draw.one((12, 99, 299)) if sign == "*" else 12), draw.number(2, 9)
+        a, b = draw.number(2, draw.one((12, 99, 299) if sign == "*" else (12, 12, 30))), draw.number(2, 9)
         return (a, b) if sign == "*" else (a * b, b)
 
     return draw.new(sign, make)

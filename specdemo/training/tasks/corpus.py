@@ -64,7 +64,7 @@ class Corpus:
         self.sentences = _found(r"(?:^|[.!?] )([A-Z][^.!?\"\n]{12,70}[.!?])", self.stories)
         templates = (text for part in TEMPLATES.values() for some in part.values() for text in some)
         taught = [*self.chat[0], *self.stories[0], *self.questions[0], *templates]
-        self._known = {_stem(word) for text in taught for word in set(re.findall("[a-z]+", text.lower()))}
+        self._known = {_stem(word) for text in taught for word in set(re.findall(r"[^\W\d_]+", text.lower()))}
         count, after_the = Counter[str](), Counter[str]()
         for name in (*STORIES, *VOCABULARY):
             text = "\n".join(d for side in read[name] for d in side)[:CHARACTERS]
