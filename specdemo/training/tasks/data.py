@@ -8,10 +8,12 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 from specdemo.training.tasks.corpus import TEMPLATES
 from specdemo.training.tasks.task import Answer, Draw, Grade, Task, around, rows
 
+dumps = partial(json.dumps, ensure_ascii=False)
 Value = str | int | float | bool
 Record = dict[str, Value]
 COLUMNS, CONVERT, JSON, SQL = (TEMPLATES[part] for part in ("columns", "convert", "json", "sql"))
@@ -69,7 +71,7 @@ def table(draw: Draw, length: int, columns: int) -> Table:
 
 def written(value: Value) -> str:
     """A value outside JSON."""
-    return json.dumps(value) if isinstance(value, bool) else str(value)
+    return dumps(value) if isinstance(value, bool) else str(value)
 
 
 def as_csv(t: Table) -> str:
@@ -94,7 +96,7 @@ def as_headed(t: Table) -> str:
 
 def as_json(t: Table) -> str:
     """An array with one object a line, which is as short as it is readable."""
-    return "[\n" + ",\n".join(f"  {json.dumps(row)}" for row in t.rows) + "\n]"
+    return "[\n" + ",\n".join(f"  {dumps(row)}" for row in t.rows) + "\n]"
 
 
 FORMS: dict[str, tuple[Callable[[Table], str], ...]] = {
@@ -131,7 +133,7 @@ def simple(draw: Draw) -> Task:
         made = table(draw, 1, draw.one((1, 2, 2, 3))).rows[0]
         text = draw.one((", ", "\n")).join(f"{column}: {written(value)}" for column, value in made.items())
     words = {"source": "list", "target": draw.say(CONVERT["array" if isinstance(made, list) else "object"])}
-    return Task("to JSON", around(draw, draw.say(CONVERT["asks"], **words), text), json.dumps(made))
+    return Task("to JSON", around(draw, draw.say(CONVERT["asks"], **words), text), dumps(made))
 
 
 def edit_json(draw: Draw) -> Task:
@@ -157,11 +159,9 @@ def edit_json(draw: Draw) -> Task:
     row = ", ".join(f"{k} {written(v)}" for k, v in rows[-1].items()) if rows else ""
     alone = len(t.rows) == 1 and draw.chance(0.5)
     asks = JSON[f"{kind} alone" if alone and kind in ("set", "add") else kind]
-    before, after = (
-        json.dumps(some[0]) if alone else as_json(replace(t, rows=tuple(some))) for some in (t.rows, rows)
-    )
+    before, after = (dumps(some[0]) if alone else as_json(replace(t, rows=tuple(some))) for some in (t.rows, rows))
     said = {"column": column, "who": who, "new": new, "row": row}
-    ask = draw.say(asks, **said, value=written(value), shown=json.dumps(value))
+    ask = draw.say(asks, **said, value=written(value), shown=dumps(value))
     return Task("edit JSON", around(draw, ask, before), after)
 
 
@@ -202,7 +202,7 @@ def _read(kind: str, text: str) -> object:
     if kind == "to CSV":
         return [[cell.strip() for cell in row] for row in csv.reader(io.StringIO(text.strip()))]
     if kind != "to Markdown":
-        return json.dumps(json.loads(text))  # as text, which tells 1 from true
+        return dumps(json.loads(text))  # as text, which tells 1 from true
     rows = [line.strip() for line in text.strip().split("\n")]
     if any(not (row.startswith("|") and row.endswith("|")) for row in rows):
         raise ValueError(text)
