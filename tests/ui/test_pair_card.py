@@ -7,12 +7,14 @@ from pathlib import Path
 import gradio as gr
 import pytest
 from checkpoints import checkpoint
+from hub import Hub
 
 import specdemo
-from specdemo.models.progress import LoadStep
+from specdemo.errors import LoadCancelled
+from specdemo.models.progress import STOPPED, LoadStep
 from specdemo.runs.store import PairStore
 from specdemo.ui.panel.controls import Controls
-from specdemo.ui.panel.pair_card import card, checked, loaded, working
+from specdemo.ui.panel.pair_card import UNCHANGED, PairLoading, card, checked, loaded, working
 from specdemo.ui.panel.panel import create_pair_controls
 from specdemo.ui.state.request import named, pair_request, parts_of
 from specdemo.ui.state.state import CUSTOM, PairChoice
@@ -68,6 +70,27 @@ def test_the_controls_name_what_load_pair_understands(tmp_path: Path) -> None:
     assert pair_request(PairChoice(pair="qwen3-float8")).target_quantization is None
     with pytest.raises(specdemo.PairError, match="target: it is empty; type a repository"):
         pair_request(PairChoice(pair=CUSTOM, target="  ", draft="org/small"))
+
+
+def test_a_stopped_load_ends_though_another_look_was_on_its_way(hub: Hub, folders) -> None:
+    """Guards Stop loading: a field that was left as it was pressed once waited for the load anew, to its end."""
+    name = hub.add_pair(folders("llama"))
+    hub.misbehave("org/target", delay=0.2)
+    store = PairStore()
+    loading, choice = (
+        PairLoading(store),
+        PairChoice(pair=CUSTOM, target="org/target", draft="org/draft", device="cpu"),
+    )
+    watched = loading.show("visitor", choice, load=True)
+    assert "pair-card" in next(watched)[0]
+    load = store.find(pair_request(choice))
+    assert load is not None
+    assert load.request.name == name
+    loading.cancel("visitor", choice)
+    assert STOPPED in next(loading.show("visitor", choice))[0]
+    assert [*watched] == [UNCHANGED]
+    assert isinstance(load.future.exception(30), LoadCancelled)
+    hub.behave("org/target")
 
 
 @pytest.mark.parametrize(

@@ -134,6 +134,7 @@ class PairLoading:
         self._latest: dict[str, object] = {}
         self._shown: dict[str, dict[str, Any]] = {}
         self._wanted: dict[str, dict[PairRequest, Callable[[], None]]] = {}
+        self._stopped: dict[str, PairRequest] = {}  # the load that a visitor stopped last
         self._lock = Lock()
 
     def show(self, session: str, choice: PairChoice, *, load: bool = False) -> Iterator[Card]:
@@ -154,7 +155,7 @@ class PairLoading:
     def cancel(self, session: str, choice: PairChoice) -> Card:
         """Stop waiting for the chosen pair; its load ends unless somebody else waits for it."""
         self.leave(session, choice)
-        return _update(card("working", STOPPED), load="Go on loading")
+        return _stopped()
 
     def leave(self, session: str, choice: PairChoice) -> None:
         """Like ``cancel``, without a card; a pair that is in memory stays there."""
@@ -167,6 +168,7 @@ class PairLoading:
             return
         self._take_over(session)
         with self._lock:
+            self._stopped[session] = request
             leave = self._wanted.get(session, {}).pop(request, None)
         if leave is not None:
             leave()
@@ -180,6 +182,7 @@ class PairLoading:
         with self._lock:
             self._latest.pop(session, None)
             self._shown.pop(session, None)
+            self._stopped.pop(session, None)
             wanted = self._wanted.pop(session, {})
         for leave in wanted.values():
             leave()
@@ -205,8 +208,13 @@ class PairLoading:
             return
         request = pair_request(choice)
         if load:
+            self._stopped.pop(session, None)
             self._want(session, request)
-        if self._store.find(request) is None:
+        there = self._store.find(request)
+        if there and not there.future.done() and self._stopped.get(session) == request:
+            yield _stopped()  # an event on its way when Stop was pressed must not wait for the load again
+            return
+        if there is None:
             if not again:
                 yield _update(card("working", "Looking at the models…"))
             report = self._store.look(request)
@@ -274,6 +282,10 @@ def _explained(run: Callable[[], Iterator[Card]]) -> Generator[Card]:
     except Exception as error:
         _log.exception("a pair could not be looked at")
         yield _update(card("problem", f"This failed: {type(error).__name__}: {error}"), load="Try again")
+
+
+def _stopped() -> Card:
+    return _update(card("working", STOPPED), load="Go on loading")
 
 
 def _update(html: str, *, load: str | bool = False, cancel: bool = False) -> Card:
