@@ -82,7 +82,7 @@ class Target(Shape):
     vocabulary: PositiveInt = 3072
     context: PositiveInt = 1024
     sample_tasks: PositiveInt = 2000
-    window: PositiveInt = 320
+    window: PositiveInt = 448
     batch_tokens: PositiveInt = 8192
     part_tokens: PositiveInt = 4096
 

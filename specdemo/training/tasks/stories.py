@@ -9,7 +9,7 @@ from specdemo.training.tasks.corpus import TEMPLATES
 from specdemo.training.tasks.task import Answer, Draw, Grade, Task, renamed
 
 ASKS = TEMPLATES["stories"]
-LONGEST_STORY, SHORTEST_STORY = 480, 150  # characters: what fits a window
+LONGEST_STORY, SHORTEST_STORY = 800, 150  # characters: what fits a window
 VARIED = 0.9  # of a story's runs of four words are distinct, at least; others teach to repeat
 LEAST_WORDS = 15
 _SENTENCE = re.compile(r"(?<=[.!?])[\"']?\s+")
