@@ -40,6 +40,7 @@ class Deployment:
             about = self._connection.page(self._kind.about) if self._kind.about else None
         told = about if isinstance(about, dict) else {}
         known = (told.get("version") or told.get("build_info"), told.get("model_ftype"))
+        # A build that does not know its own version calls it b0-unknown.
         said = [text for text in known if isinstance(text, str) and text and "unknown" not in text]
         self.about = ", ".join((self._kind.name, *said))
         """Engine, version and type of the weights, as far as it says."""

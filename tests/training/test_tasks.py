@@ -14,7 +14,7 @@ from specdemo.training.recipe import TINY, recipe_of
 from specdemo.training.tasks import arithmetic, chat
 from specdemo.training.tasks.corpus import END_OF_TEXT, TEMPLATES
 from specdemo.training.tasks.mixture import ASKED, Domain, domains, held_out_tasks
-from specdemo.training.tasks.stream import TURN, TaskStream, weights_of
+from specdemo.training.tasks.stream import NEW_WEIGHT, TaskStream, weights_of
 from specdemo.training.tasks.task import Answer, Task, is_held_out
 from specdemo.training.tasks.tokenizer import ASSISTANT, END, USER, document, prompt_text, train_tokenizer
 
@@ -103,6 +103,11 @@ def test_an_edit_changes_the_text(every: dict[str, Domain]) -> None:
     [
         ("edit", r"^Change \w+ to \w+[.:]"),
         ("edit", r"^Say \w+ and not \w+\.$"),
+        ("edit", r"^(can you|can u|please) \w"),
+        ("edit", r"\n\n"),
+        ("arithmetic", r"\(\d+ \+ \d+\) \* \d"),
+        ("arithmetic", r"\d, \d+ and \d+"),
+        ("code", r"\Adef "),
         ("data", r"^[Aa]s JSON,? please"),
         ("data", r"^JSON:"),
         ("data", r"^Convert this to CSV"),
@@ -261,7 +266,13 @@ def test_where_an_answer_leaves_the_text_weighs_more(tokenizer) -> None:
     heavy = "".join(tokenizer.decode(i) for i, w in zip(ids, weights, strict=True) if w > low)
     assert heavy.removesuffix(END).replace(" ", "") not in ("", "Thedogsatonamat.")
     changed = next(i for i in range(start, len(ids)) if "d" in tokenizer.decode(ids[i]))
-    assert weights[changed] == pytest.approx(TURN * low)
+    assert weights[changed] == pytest.approx(NEW_WEIGHT * low)
+
+
+def test_json_keeps_letters_with_accents(every: dict[str, Domain]) -> None:
+    answers = [every["data"].task(f"{seed}").answer for seed in range(600)]
+    assert any(re.search("[éíö]", answer) for answer in answers)
+    assert not any("\\u" in answer for answer in answers)
 
 
 def test_a_corpus_without_its_files_is_refused(tmp_path: Path) -> None:

@@ -76,11 +76,8 @@ def test_a_stopped_load_ends_though_another_look_was_on_its_way(hub: Hub, folder
     """Guards Stop loading: a field that was left as it was pressed once waited for the load anew, to its end."""
     name = hub.add_pair(folders("llama"))
     hub.misbehave("org/target", delay=0.2)
-    store = PairStore()
-    loading, choice = (
-        PairLoading(store),
-        PairChoice(pair=CUSTOM, target="org/target", draft="org/draft", device="cpu"),
-    )
+    loading = PairLoading(store := PairStore())
+    choice = PairChoice(pair=CUSTOM, target="org/target", draft="org/draft", device="cpu")
     watched = loading.show("visitor", choice, load=True)
     assert "pair-card" in next(watched)[0]
     load = store.find(pair_request(choice))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from itertools import accumulate
 from operator import add, floordiv, mul, sub
 
 from specdemo.training.tasks.corpus import TEMPLATES
@@ -90,15 +91,12 @@ def worked_sum(draw: Draw) -> Task:
 
 def several(draw: Draw) -> Task:
     """Three or four numbers, added one after another."""
-    numbers = draw.new("several", lambda: [draw.number(2, draw.one((20, 99))) for _ in range(draw.number(3, 4))])
-    total, *rest = numbers
-    steps = []
-    for number in rest:
-        steps.append(f"{total} + {number} = {total + number}")
-        total += number
-    said = {"plus": draw.one((" + ", "+")).join(map(str, numbers)), "numbers": ", ".join(map(str, numbers[:-1]))}
-    said["numbers"] += f" and {numbers[-1]}"
-    return Task("several", draw.say(SAID["several"], **said), "\n".join([*steps, f"The answer is {total}."]))
+    addends = draw.new("several", lambda: [draw.number(2, draw.one((20, 99))) for _ in range(draw.number(3, 4))])
+    totals = [*accumulate(addends)]
+    steps = [f"{a} + {b} = {a + b}" for a, b in zip(totals, addends[1:], strict=False)]
+    *first, last = map(str, addends)
+    said = {"plus": draw.one((" + ", "+")).join([*first, last]), "numbers": f"{', '.join(first)} and {last}"}
+    return Task("several", draw.say(SAID["several"], **said), "\n".join([*steps, f"The answer is {totals[-1]}."]))
 
 
 def equations(draw: Draw) -> Task:

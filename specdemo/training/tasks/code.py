@@ -53,8 +53,8 @@ def function(draw: Draw) -> Task:
     code = "\n".join([f"def {name}({argument}):", *(f"    {line}" for line in [*body, f"return {returned}"])])
     what = draw.say((keep.says or items) + (f", {change.says}" if change.says else ""), **words)
     given, result = _example(draw, texts, code, name)
-    ask = draw.say(CODE["asks"])
-    head = f'{ask}{ask and chr(10)}def {name}({argument}):\n    """{phrase.format(what, mark=mark)}\n\n'
+    head = f"{draw.say(CODE['asks'])}\ndef {name}({argument}):\n".lstrip()  # some ask with nothing but the code
+    head += f'    """{phrase.format(what, mark=mark)}\n\n'
     head += f'    >>> {name}({given!r})\n    {result!r}\n    """'
     return Task("function", head, code)
 

@@ -12,7 +12,7 @@ from specdemo.training.tasks.mixture import Domain
 from specdemo.training.tasks.task import Task
 from specdemo.training.tasks.tokenizer import ASSISTANT_ID, BOS_ID, END_ID, document
 
-TURN = 5.0  # what a token weighs that the prompt does not have behind the same two, in copied tokens
+NEW_WEIGHT = 5.0  # of a token that the prompt does not have behind the same two; of others 1
 
 
 class TaskStream:
@@ -81,7 +81,7 @@ def weights_of(ids: Sequence[int]) -> list[float]:
     weights = [0.0] * len(ids)
     for i, token in enumerate(ids):
         if answered:
-            weights[i] = 1.0 if (ids[i - 2], ids[i - 1], token) in given else TURN
+            weights[i] = 1.0 if (ids[i - 2], ids[i - 1], token) in given else NEW_WEIGHT
         answered = token == ASSISTANT_ID or (answered and token != END_ID)
     scale = sum(weight > 0 for weight in weights) / sum(weights)
     return [weight * scale for weight in weights]

@@ -141,6 +141,7 @@ class Draw:
         return self.made_up().title() if self.chance(MADE_UP_SHARE) else self.one(self.corpus.names[self.unseen])
 
     def gibberish(self) -> str:
+        """Random letters."""
         while True:
             typed = "".join(self.one(string.ascii_lowercase) for _ in range(self.number(3, 11)))
             if self.corpus.is_unseen(typed) == self.unseen:
