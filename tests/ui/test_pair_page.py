@@ -134,7 +134,8 @@ def test_a_quantised_target_races_its_unquantised_baseline(page: Page) -> None:
     choose(page, "lane1-method", "Plain: unquantised target")
     press_run_and_wait(page)
     lanes = ("EAGLE-3 head with int8 weights", "plain with unquantised weights")
-    comparison = re.compile("^(slower than|as fast as) {1}|{0} (is as fast as|and) {1}".format(*lanes))
+    forms = "^(slower than|as fast as|the speed of) {1}|{0} (is as fast as|and) {1}"  # the third on a busy machine
+    comparison = re.compile(forms.format(*lanes))
     expect(page.locator("[data-role=comparison]")).to_have_text(comparison)
     expect(page.locator("[data-role=why]")).to_contain_text("No plain lane has the int8 weights")
     choose(page, "target-quantization", "as they are")
