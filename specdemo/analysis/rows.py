@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
 from math import fsum, inf
-from statistics import median
+from statistics import fmean, median
 from typing import Any
 
 from specdemo.analysis.batch_metrics import BatchMetrics
@@ -115,11 +115,12 @@ class Row(Totals):
         size: prompts decoded together, or users.
         prompts, runs: how many different prompts, or batches of them, it decoded, and how often in all.
         speedup: plain decoding's seconds a token / its own, over all prompts, each repeat against the plain runs
-            of the same repeat; median over the repeats, of an even number the lower middle. In advice, where a
-            repeat is of one prompt, the geometric mean over the prompts.
+            of the same repeat; median over the repeats. In advice, where a repeat is of one prompt, the geometric
+            mean over the prompts.
         speedup_low, speedup_high: the worst and the best repeat.
         tokens_per_second, plain_tokens_per_second: decode speed of all prompts together, with and without drafts,
-            in the repeat whose speed-up is shown, so that they divide; in advice the first is of all its runs.
+            in the repeat whose speed-up is shown, so that they divide; means of the middle two of an even number.
+            In advice the first is of all its runs.
         tokens_per_second_low, tokens_per_second_high: the slowest and the fastest repeat.
         ttft, user_tokens_per_second: of users' requests: median, lowest and highest of the repeats' medians.
         predicted_speedup: :func:`specdemo.theory.predicted_speedup` of what follows: acceptance by
@@ -230,7 +231,8 @@ def row_of(
         expected = expected_speedup(tokens_per_round(shares), gamma, c, v)
     speeds = [found for some in by_repeat(runs) if (found := speed(some)) is not None]
     speedups = sorted((fast / slow, fast, slow) for a, b in pairs if (fast := speed(a)) and (slow := speed(b)))
-    middle = speedups[(len(speedups) - 1) // 2] if speedups else (None, None, None)
+    middle = speedups[(len(speedups) - 1) // 2 : len(speedups) // 2 + 1]  # one, or two of an even number
+    speedup, rate = (fmean(found[i] for found in middle) if middle else None for i in range(2))
     phases = (sums.draft_seconds, sums.verify_seconds, sums.other_seconds)
     return Row(
         **{each.name: getattr(sums, each.name) for each in fields(sums)},
@@ -241,11 +243,11 @@ def row_of(
         size=contender.size,
         prompts=len({run.prompt for run in runs}),
         runs=len(runs),
-        speedup=middle[0],
+        speedup=speedup,
         speedup_low=speedups[0][0] if speedups else None,
         speedup_high=speedups[-1][0] if speedups else None,
-        tokens_per_second=middle[1],
-        plain_tokens_per_second=middle[2],
+        tokens_per_second=rate,
+        plain_tokens_per_second=ratio(rate, speedup),
         tokens_per_second_low=min(speeds, default=None),
         tokens_per_second_high=max(speeds, default=None),
         ttft=_of_requests(runs, "ttft"),

@@ -82,7 +82,7 @@ _COLUMNS: tuple[Column, ...] = (
     (
         "tokens/s",
         "decoded tokens / decode time, of all prompts or rows together; of repeats in the one whose speed-up is "
-        "shown",
+        "shown, of an even number the mean of the middle two",
         lambda r: rate(r.tokens_per_second),
     ),
     (
