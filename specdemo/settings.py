@@ -202,6 +202,12 @@ class Settings:
         return None if self.strategy == "autoregressive" else DRAFTERS[self.drafter].needs
 
     @property
+    def reads_earlier(self) -> bool:
+        """Whether this lane's drafter can copy from the outputs of earlier runs."""
+        here = self.strategy == "speculative" and self.engine != "server"
+        return here and "earlier_outputs" in DRAFTERS[self.drafter].reads
+
+    @property
     def greedy(self) -> bool:
         """Whether the most likely token is always taken."""
         return self.temperature == 0

@@ -77,7 +77,8 @@ def session(name: str, turns: Sequence[tuple[list[int], list[int]]], lanes: Mapp
         pair = spelling(answer, len(prompt), len(prompt) + len(answer) + 20)
         wanted = {n: replace(s, max_new_tokens=len(answer)) for n, s in {"plain": PLAIN, **lanes}.items()}
         earlier = [before for _, before in turns[:turn]]
-        runs = {lane: partial(ours(pair, settings, earlier), prompt) for lane, settings in wanted.items()}
+        given = {lane: earlier if settings.reads_earlier else () for lane, settings in wanted.items()}
+        runs = {n: partial(ours(pair, settings, given[n]), prompt) for n, settings in wanted.items()}
         for lane, samples in interleaved(runs, 1, warm_up=0).items():
             assert samples[0].ids == answer, "the target did not spell its answer"
             found[lane] += samples

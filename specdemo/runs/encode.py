@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from specdemo.decoding.detokenizer import Detokenizer
-from specdemo.errors import PairError, PromptError
+from specdemo.drafters import DRAFTERS
+from specdemo.errors import PairError, PromptError, SettingsError
 from specdemo.models.pair import IN_MEMORY, ModelPair, context_of
 from specdemo.models.request import catalog
 from specdemo.prompt import EMPTY, check_text, messages_of, one_by_one, read_ids
@@ -109,12 +110,20 @@ def _rendered(pair: ModelPair, prompt: str) -> str:
     return render(tokenizer.get_chat_template(), turns, {**tokenizer.special_tokens_map, **options})
 
 
-def check_earlier(pair: ModelPair, earlier: Any) -> None:
-    """A PromptError unless these are lists of the target's token ids, one for each earlier output."""
+def check_earlier(pair: object, settings: Settings, earlier: Any) -> None:
+    """A PromptError unless these are lists of the target's token ids, one for each earlier output.
+
+    SettingsError if there are some and this lane does not read them.
+    """
     if not isinstance(earlier, Sequence) or any(not isinstance(text, list | tuple) for text in earlier):
         raise PromptError("earlier outputs are lists of token ids, such as [trace.token_ids].")
     for text in filter(None, earlier):
-        _check_ids(pair, list(text))
+        if isinstance(pair, ServedPair) or not settings.reads_earlier:
+            able = " or ".join(repr(info.name) for info in DRAFTERS.values() if "earlier_outputs" in info.reads)
+            raise SettingsError(
+                "earlier", f"no lane reads it; leave it out, or draft with {able} and models in this process."
+            )
+        _check_ids(models_here(pair), list(text))
 
 
 def _check_ids(pair: ModelPair, prompt: Any) -> list[int]:

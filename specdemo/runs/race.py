@@ -41,7 +41,7 @@ def race(
         lanes: the settings of each.
         stop: ends the race while it waits for a server or for transformers' own decoding. Between rounds it is
             the caller who stops asking.
-        earlier: as of ``run``, for all lanes.
+        earlier: as of ``run``, for the lanes that read them; refused if none does.
 
     The lane whose clock is behind goes next, for about a tenth of a second of its own time: what has been
     yielded at any moment is what as many equal machines would show at that instant. A lane on a server elsewhere
@@ -73,7 +73,9 @@ class Race(Iterator[tuple[int, Round]]):
         stop: Event | None = None,
         earlier: Texts = (),
     ) -> None:
-        self._lanes = [stream(p, prompt, s, stop, earlier) for p, s in zip(pairs, lanes, strict=True)]
+        unread = not any(s.reads_earlier for s in lanes)  # which the first lane says
+        given = [earlier if unread or s.reads_earlier else () for s in lanes]
+        self._lanes = [stream(p, prompt, s, stop, e) for p, s, e in zip(pairs, lanes, given, strict=True)]
         self._events = _interleave(self._lanes, stop)
 
     def __next__(self) -> tuple[int, Round]:

@@ -46,7 +46,8 @@ def run(
         prompt: text, or token ids taken as they are.
         settings: of the lane.
         earlier: token ids of earlier outputs, such as those of the turns before, which suffix decoding copies from
-            too; nothing is remembered between runs but what is given here.
+            too; nothing is remembered between runs but what is given here. A lane that does not read them is
+            refused.
 
     Raises:
         PromptError: the prompt is empty, too long or outside the vocabulary.
@@ -79,12 +80,12 @@ def stream(
         from specdemo.runs.beside import in_engine
 
         pair = in_engine(pair, settings)
+    check_earlier(pair, settings, earlier)
     if on_server(pair, settings):
         from specdemo.servers.lane import ServerLane  # with the libraries that only servers need
 
         return ServerLane(pair, prompt, settings, stop)
     pair = models_here(pair)
-    check_earlier(pair, earlier)
     return LocalLane(pair, encode(pair, prompt, settings.chat, [settings]), settings, stop, earlier)
 
 

@@ -8,7 +8,7 @@ import pytest
 from toys import BYTE_VOCABULARY, build, byte_tokenizer, perturbed, raced
 
 import specdemo
-from specdemo import ModelPair, PromptError, Settings, SpecDemoError
+from specdemo import ModelPair, PromptError, Settings, SettingsError, SpecDemoError
 from specdemo.prompt import Conversation
 from specdemo.runs import chat_template
 from specdemo.runs.encode import encode
@@ -28,6 +28,20 @@ def test_earlier_outputs_are_token_ids(text_pair: ModelPair, earlier: object) ->
         specdemo.run(text_pair, "a", Settings(drafter="suffix"), earlier=earlier)
     with pytest.raises(PromptError, match="outside the target's vocabulary"):
         specdemo.run(text_pair, "a", Settings(drafter="suffix"), earlier=[[BYTE_VOCABULARY]])
+
+
+def test_earlier_outputs_that_nobody_reads_are_refused(text_pair: ModelPair) -> None:
+    lookup, suffix = (Settings(drafter=name, max_new_tokens=8) for name in ("prompt_lookup", "suffix"))
+    server = specdemo.ServerPair("http://127.0.0.1:9", "http://127.0.0.1:9", "m")
+    plain = replace(suffix, strategy="autoregressive")
+    for pair, settings in ((text_pair, lookup), (text_pair, plain), (server, Settings()), (server, suffix)):
+        with pytest.raises(
+            SettingsError, match=r"^earlier: no lane reads it; leave it out, or draft with .suffix. and"
+        ):
+            specdemo.run(pair, "a", settings, earlier=[[20]])
+    with pytest.raises(SettingsError, match=r"^earlier: no lane reads it"):
+        specdemo.race(text_pair, "a", [lookup, lookup], earlier=[[20]])
+    assert {lane for lane, _ in specdemo.race(text_pair, "a", [lookup, suffix], earlier=[[20]])} == {0, 1}
 
 
 @pytest.mark.parametrize(

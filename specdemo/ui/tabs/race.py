@@ -8,7 +8,6 @@ from typing import Any
 
 import gradio as gr
 
-from specdemo.drafters import DRAFTERS
 from specdemo.errors import SpecDemoError
 from specdemo.recording import Recording
 from specdemo.ui.jobs.job import JobState, Paces
@@ -60,8 +59,7 @@ def create_race_tab(
         return race_job(request.prompt, request.lane_requests())
 
     def of_visit(job: RaceJob, session: str) -> RaceJob:
-        read = any("earlier_outputs" in DRAFTERS[lane.settings.drafter].reads for lane in job.lanes)
-        return job.after(recordings.runs(session)) if read else job
+        return job.after(recordings.runs(session)) if any(s.settings.reads_earlier for s in job.lanes) else job
 
     def show(states: Iterator[JobState], session: str) -> Iterator[Updates]:
         for state in states:
