@@ -21,6 +21,7 @@ from specdemo.cli.options import add_settings, typed_settings
 from specdemo.cli.pairs import add_pair, loaded_for
 from specdemo.cli.terminal import rows_table, shown
 from specdemo.drafters import DRAFTERS
+from specdemo.losslessness.certificate import USUALLY_ENOUGH
 from specdemo.losslessness.certify import ERROR_RATE, RUNS
 from specdemo.losslessness.deployments import TOKENS, stream_comparison
 from specdemo.runs.advise import BUDGET_SECONDS, stream_advice
@@ -181,6 +182,9 @@ def run_compare(args: argparse.Namespace) -> None:
     outputs, settings = Outputs(args, CHECK_FILES), Settings(**typed_settings(args))
     prompts, _ = typed_prompts(args, [found[0] for found in by_domain().values()])
     test, check = (args.runs, args.tokens, args.error_rate), None
+    if not settings.greedy and args.runs < USUALLY_ENOUGH:
+        few = f"{args.runs} pairs of runs are usually too few to find anything"
+        outputs.errors.print(f"{few}; choose at least {USUALLY_ENOUGH}, or longer runs.")
     with loaded_for(args, [settings], outputs.errors) as pair, outputs.errors.status("Asking…") as status:
         for check in stream_comparison(pair, prompts, settings, test):
             status.update(f"{check.fraction:.0%} compared…")

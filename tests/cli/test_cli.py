@@ -279,6 +279,14 @@ def test_sweep_writes_its_report(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert len(table.read_text(encoding="utf-8").splitlines()) == 3
 
 
+def test_too_few_runs_are_said_before_anything_is_asked(capsys: pytest.CaptureFixture[str]) -> None:
+    words = "compare Hi --server nowhere --temperature 1 --acceptance sampling --runs"
+    assert [main([*words.split(), runs]) for runs in ("60", "100")] == [2, 2]
+    first, *refused = capsys.readouterr().err.splitlines()
+    assert first == "60 pairs of runs are usually too few to find anything; choose at least 100, or longer runs."
+    assert len(refused) == 2
+
+
 def test_pairs_lists_the_catalogue(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["pairs"]) == 0
     output = capsys.readouterr().out
