@@ -55,7 +55,8 @@ Stream = Callable[[Any, list[str], list[str], Settings], Iterator[Any]]
 
 
 def add_sweep(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--gammas", type=int, nargs="+", default=list(GAMMAS), metavar="γ", help="Default: 2 to 8")
+    known = "equal numbers count once. Default: 2 to 8"
+    parser.add_argument("--gammas", type=int, nargs="+", default=list(GAMMAS), metavar="γ", help=known)
     parser.add_argument("--repeats", type=int, default=1, help="times each run is made. Default: 1")
     _add_common(parser, "the page's first example", ("strategy", "gamma", "adaptive_gamma"), run_sweep)
 
@@ -74,8 +75,8 @@ def add_advise(parser: argparse.ArgumentParser) -> None:
 
 
 def add_load(parser: argparse.ArgumentParser) -> None:
-    default = f"Default: {' '.join(map(str, SIZES))}"
-    parser.add_argument("--users", type=int, nargs="+", default=list(SIZES), metavar="N", help=default)
+    known = f"at the same time; equal numbers count once. Default: {' '.join(map(str, SIZES))}"
+    parser.add_argument("--users", type=int, nargs="+", default=list(SIZES), metavar="N", help=known)
     parser.add_argument("--repeats", type=int, default=3, help="times each number is measured. Default: 3")
     known = f"that each number of users sends. Default: {REQUESTS_A_USER} for each of the most users"
     parser.add_argument("--requests", type=int, help=known)

@@ -230,7 +230,7 @@ def test_gguf_files_get_a_slot_for_each_user(
             f'[[server]]\nid = "one"\nmodel = "m"\nbaseline_url = "{one.url}"\nspeculative_url = "{one.url}"\n'
         )
         monkeypatch.setenv(FILE, str(toml))
-        words = "load Hi --server one --users 3 --repeats 1 --max-new-tokens 8 --requests 3 --ignore-eos --csv -"
+        words = "load Hi --server one --users 3 3 --repeats 1 --max-new-tokens 8 --requests 3 --ignore-eos --csv -"
         assert main(words.split()) == 0
     written, said = capsys.readouterr()
     assert [line.split(",")[0] for line in written.splitlines()] == [
