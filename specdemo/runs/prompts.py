@@ -17,8 +17,15 @@ from specdemo.prompt import Conversation
 LARGEST_FILE = 5_000_000
 MOST_PROMPTS = 1000
 LONGEST_KIND = 40
-FIELDS = "prompt", "turns", "messages", "text"
 ROLES = "system", "user", "assistant"
+FIELDS = {
+    "prompt": "a text that is not empty, or a list of such texts",
+    "turns": "a list of texts, none of them empty",
+    "messages": 'a list of messages with a text as "content", such as {"role": "user", "content": "Hi"} '
+    f"(roles: {', '.join(ROLES)}), at least one of them the user’s",
+    "text": "a text that is not empty",
+}
+"""Where a line's prompts stand, and what each must be."""
 BETWEEN = re.compile(r"^[ \t]*---[ \t]*$", re.MULTILINE), re.compile(r"\n[ \t]*\n")
 """What stands between prompts of several lines: a line ``---``; in a text without one, a blank line."""
 
@@ -92,12 +99,12 @@ def _json_prompts(name: str, number: int, line: str) -> list[tuple[str, str]]:
     except (ValueError, RecursionError) as error:
         example = '{"prompt": "Once upon a time"}'
         raise PromptError(f"{place} is not JSON; write a line such as {example}.") from error
-    found = [record.get(field) for field in FIELDS] if isinstance(record, dict) else []
-    prompts = next((texts for value in found if (texts := _texts(value))), None)
+    found = {field: record[field] for field in FIELDS if field in record} if isinstance(record, dict) else {}
+    prompts = next((texts for value in found.values() if (texts := _texts(value))), None)
     if prompts is None:
-        raise PromptError(
-            f'{place} has no text in a field "prompt", "turns", "messages" or "text"; add it or take the line out.'
-        )
+        said = " has no text in a field " + ", ".join(map(json.dumps, FIELDS)) + "; add one"
+        said = next((f': the field "{field}" must be {FIELDS[field]}; change it' for field in found), said)
+        raise PromptError(f"{place}{said} or take the line out.")
     field = "kind" if record.get("kind") else "category"
     kind = record.get(field) or ""
     misspelt = any(name != "kind" and name.lower() in ("kind", "kinds") for name in record)
