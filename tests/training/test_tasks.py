@@ -160,6 +160,18 @@ def test_every_word_problem_can_be_told_and_worked(every: dict[str, Domain]) -> 
     assert all(f"The answer is {int(m[1]) * int(m[2])}." in t.answer for m, t in found)
 
 
+def test_stories_are_of_the_prompts_hero_and_do_not_loop(every: dict[str, Domain]) -> None:
+    """Every plot can be told: no slot is left open, sentences have capitals, and the checker accepts all of it."""
+    tasks = [every["stories"].task(f"{seed}") for seed in range(2000)]
+    assert all(right(every["stories"], tasks, [Answer(t.answer) for t in tasks]))
+    assert not [t for t in tasks if re.search(r"[{}<>|]|\b[aA] [aeiou]|(^|[.!?] )[a-z]", t.answer)]
+    assert len({t.answer for t in tasks}) > 1990
+    hero = Task("about", "A story about a fox named Zuri, please.", "")
+    said = " ".join(map(str, range(40)))
+    grades = [every["stories"].grade(hero, Answer(text))["keeps its hero"] for text in (f"Zuri {said}", said)]
+    assert grades == [[True], [False]]
+
+
 JSON = Task("to JSON", "?", '[\n  {"a": 1, "b": "x"}\n]')
 SQL = Task("SQL", "?", "SELECT * FROM pets WHERE name = 'Tom';")
 CODE = Task("function", 'def f(x):\n    """Double.\n\n    >>> f(2)\n    4\n    """', "def f(x):\n    return x * 2")

@@ -44,12 +44,12 @@ def domains(folder: Path) -> dict[str, Domain]:
     Raises:
         SystemExit: a file is not in the folder.
     """
-    tables = [(data.convert, 9, 9), (data.simple, 3, 4), (data.edit_json, 5, 10), (data.query, 4, 4)]
+    tables = [(data.convert, 9, 9), (data.simple, 3, 4), (data.edit_json, 5, 14), (data.query, 4, 4)]
     sums = [(arithmetic.word_problem, 12, 12), (arithmetic.worked_sum, 9, 9), (arithmetic.several, 1, 2)]
     sums += [(arithmetic.equations, 0, 8)]
     every = {
         "chat": (100, chat.grade, [(chat.dialogue, 1, 1)]),
-        "stories": (300, stories.grade, [(stories.story, 1, 1)]),
+        "stories": (360, stories.grade, [(stories.story, 1, 1)]),
         "data": (300, data.grade, tables),
         "arithmetic": (200, arithmetic.grade, sums),
         "code": (160, code.grade, [(code.function, 1, 1)]),
