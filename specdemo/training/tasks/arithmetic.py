@@ -42,7 +42,11 @@ def subtracted(a: int, b: int) -> list[str]:
 
 
 def multiplied(a: int, b: int) -> list[str]:
-    """Place by place: ``b`` has one digit."""
+    """Place by place; with ten of ``b`` and the rest of it, where that has two digits."""
+    if b > 9:
+        tens, ones = b // 10 * 10, b % 10
+        steps = [f"{a} * {part} = {a * part}" for part in (tens, ones) if part]
+        return [*steps, f"{a * tens} + {a * ones} = {a * b}"] if ones else steps
     parts = [int(digit) * 10 ** (len(str(a)) - 1 - i) for i, digit in enumerate(str(a)) if digit != "0"]
     steps = [f"{part} * {b} = {part * b}" for part in parts]
     total = parts[0] * b
@@ -75,6 +79,8 @@ def numbers(draw: Draw, sign: str) -> tuple[int, int]:
             high = draw.one((99, 99, 999))
             low, big = sorted((draw.number(2, high), draw.number(10, high)))
             return (big, low) if sign == "-" or draw.chance(0.5) else (low, big)
+        if sign == "*" and draw.chance(0.2):
+            return draw.number(11, 30), draw.number(10, 15)
         a, b = draw.number(2, draw.one((12, 99, 299) if sign == "*" else (12, 12, 30))), draw.number(2, 9)
         return (a, b) if sign == "*" else (a * b, b)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from specdemo.training.tasks.corpus import TEMPLATES
-from specdemo.training.tasks.task import Answer, Draw, Grade, Task, renamed
+from specdemo.training.tasks.task import Answer, Draw, Grade, Task, renamed, rows
 
 LONGEST_DIALOGUE = 480  # characters: what fits a window
 MOST_TURNS = 12
@@ -39,6 +39,33 @@ def dialogue(draw: Draw) -> Task:
         count += 1
     prompt, answer, *more = chosen[: count - count % 2]
     return Task("dialogue", prompt, answer, tuple(more))
+
+
+BOOKING = TEMPLATES["booking"]
+_PART = re.compile(r"{(\w+)}")
+MOST_ASKED = 2  # questions of one dialogue
+
+
+def booking(draw: Draw) -> Task:
+    """Something is booked: what the first turn does not say is asked for, and all of it is said again."""
+    what, said = draw.one(rows(BOOKING["services"]))
+    values = {slot: draw.proper() for slot in ("city", "start", "other")}
+    values["street"] = f"{draw.number()} {draw.proper()} Street"
+    values |= {"people": str(draw.number(2, 9)), "nights": str(draw.number(2, 9)), "title": draw.say("{name}")}
+    values |= {"day": draw.slot("day"), "time": draw.say(BOOKING["times"]), "place": draw.say(BOOKING["places"])}
+    parts = said.split(", ")
+    asked = draw.rng.sample(range(len(parts)), draw.number(0, min(MOST_ASKED, len(parts) - 1)))
+    first = what + "".join(f" {part}" for i, part in enumerate(parts) if i not in asked)
+    what, first, told = (draw.say(text, **values) for text in (what, first, f" {' '.join(parts)}"))
+    turns = [draw.say(BOOKING["wants"], what=first)]
+    for index in sorted(asked):
+        (slot,) = _PART.findall(parts[index])
+        turns += [draw.say(BOOKING[slot]), draw.say(BOOKING["said"], value=values[slot])]
+    booked = draw.say(BOOKING["booked"], what=what, told=told)
+    turns += [booked[0].upper() + booked[1:], draw.say(BOOKING["yes"]), draw.say(BOOKING["done"])]
+    turns += [draw.say(BOOKING["no"]), draw.say(BOOKING["bye"])] if draw.chance(0.3) else []
+    prompt, answer, *more = turns
+    return Task("booking", prompt, answer, tuple(more))
 
 
 def grade(task: Task, answer: Answer) -> Grade:

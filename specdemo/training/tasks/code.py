@@ -31,6 +31,13 @@ KEEPS, CHANGES = (
     for what in ("kept", "changed")
 )
 ENDS = rows(CODE["ends"])
+SAID = [line.split(" ⟶ ") for line in CODE["said"]]
+ONLY_KEPT, OF_NUMBERS, OF_TEXTS = (
+    {"count", "any"},
+    {"sum", "largest", "smallest", "mean"},
+    {"joined", "text", "longest"},
+)
+"""Ends that make nothing of the items, or nothing but numbers or texts."""
 _TAKEN = frozenset(["result", "total", "count", "found", "text"])
 
 
@@ -51,12 +58,28 @@ def function(draw: Draw) -> Task:
     body += [f"    if {draw.say(keep.code, **words)}:"] * bool(keep.code)
     body += ["    " * (depth + i) + line for i, line in enumerate(step.format(made, mark=mark).split("@"))]
     code = "\n".join([f"def {name}({argument}):", *(f"    {line}" for line in [*body, f"return {returned}"])])
-    what = draw.say((keep.says or items) + (f", {change.says}" if change.says else ""), **words)
+    phrase, keeps, changes = (_reworded(draw, text) for text in (phrase, keep.says, change.says))
+    comma = "," * ("{} " in phrase)
+    what = draw.say((keeps or items) + (f", {changes}{comma}" if changes else ""), **words)
     given, result = _example(draw, texts, code, name)
-    head = f"{draw.say(CODE['asks'])}\ndef {name}({argument}):\n".lstrip()  # some ask with nothing but the code
-    head += f'    """{phrase.format(what, mark=mark)}\n\n'
-    head += f'    >>> {name}({given!r})\n    {result!r}\n    """'
-    return Task("function", head, code)
+    if draw.chance(0.15):  # the signature has types
+        some = "list[str]" if texts else "list[int]"
+        code = code.replace(f"({argument})", f"({argument}: {some})", 1)
+    ask = draw.say(CODE["asks"])  # some ask with nothing but the code
+    said = phrase.format(what, mark=mark)
+    said = said[0].lower() + said[1:].removesuffix(".") if draw.chance(0.2) else said
+    shown = {"call": f"{name}({given!r})", "result": repr(result), "given": repr(given)}
+    says = f'{code.splitlines()[0]}\n    """{said}{draw.say(draw.one(CODE["examples"]), **shown)}"""'
+    after = ask and draw.chance(0.15)
+    return Task("function", f"{says}\n\n{ask}" if after else f"{ask}\n{says}".lstrip(), code)
+
+
+def _reworded(draw: Draw, text: str) -> str:
+    """What a docstring says, now and then in other words. The parts and so their split stay as they are."""
+    for usual, other in SAID:
+        if usual in text and draw.chance(0.3):
+            return text.replace(usual, other)
+    return text
 
 
 def _free(draw: Draw, slot: str) -> str:
@@ -72,9 +95,9 @@ def _parts(draw: Draw) -> tuple[bool, Piece, Piece, int]:
         texts, end = draw.chance(0.5), draw.number(0, len(ENDS) - 1)
         keep, change = draw.one((Piece(), *KEEPS[texts])), draw.one((Piece(), *CHANGES[texts]))
         kind, gives_text = ENDS[end][0], (texts and change.word != "lengths") or change.word == "text"
-        wrong = (kind in ("sum", "largest", "smallest") and gives_text) or (kind == "joined" and not gives_text)
-        idle = not (keep.code or change.code) if kind == "list" else kind == "count" and not keep.code
-        if not wrong and not idle and not (kind == "count" and change.code):
+        wrong = (kind in OF_NUMBERS and gives_text) or (kind in OF_TEXTS and not gives_text)
+        idle = not (keep.code or change.code) if kind == "list" else kind in ONLY_KEPT and not keep.code
+        if not wrong and not idle and not (kind in ONLY_KEPT and change.code):
             return texts, keep, change, end
 
 
@@ -90,7 +113,6 @@ def _example(draw: Draw, texts: bool, code: str, name: str) -> tuple[list, objec
     return given, result
 
 
-_EXAMPLE = re.compile(r"^    >>> (.+)\n    (.+)$", re.MULTILINE)
 # What a short function over a list may need: no files, no imports.
 _ALLOWED = """
 abs all any bool dict enumerate filter float int isinstance len list map max min range repr reversed round set
@@ -110,10 +132,21 @@ except BaseException:
 """Runs an answered function on its example; the exit status 0 says that it is right."""
 
 
+def _call(prompt: str) -> str:
+    """The call that a docstring's example makes, or says in words."""
+    head, says, *_ = prompt.split('"""')
+    name = head.rpartition("def ")[2].partition("(")[0]
+    given = re.search(rf"{name}\((\[[^\]]*\]|[^)]*)\)", says) or re.search(r"For (\[[^\]]*\])", says)
+    assert given, prompt
+    return f"{name}({given[1]})"
+
+
 def grade(task: Task, answer: Answer) -> Grade:
     """Right: ended, and the function gives what the docstring's example says, in a process with a time limit."""
-    (example,) = _EXAMPLE.findall(task.prompt)
-    command = [sys.executable, "-I", "-S", "-c", _PROGRAM, answer.text.replace("\0", ""), *example, _ALLOWED]
+    call, known = _call(task.prompt), dict[str, object]()
+    exec(task.answer, known)
+    given = [answer.text.replace("\0", ""), call, repr(eval(call, known)), _ALLOWED]
+    command = [sys.executable, "-I", "-S", "-c", _PROGRAM, *given]
     try:
         passed = subprocess.run(command, timeout=SECONDS, capture_output=True).returncode == 0
     except subprocess.TimeoutExpired:

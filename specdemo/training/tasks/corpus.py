@@ -20,7 +20,9 @@ STORIES = ("stories_tiny", "stories_pratham", "stories_african")
 VOCABULARY = ("chat_topical", "maths", "stories_fairy", "books_children")
 """Files that words alone are taken from, and questions of the first."""
 CHARACTERS = 20_000_000  # that are read of a file for its words
-_LEFT_OUT = re.compile("nigg|negro|redskin|squaw|savage|slave|whore|nazi|rape|kill|murder|damn|fuck|shit|sex")
+_LEFT_OUT = re.compile(
+    "nigg|negro|redskin|squaw|savage|slave|whore|nazi|rape|kill|murder|damn|fuck|shit|sex|retard|nude"
+)
 USUAL = 300  # words that are the most frequent; nobody asks to have them changed
 LEAST = 3  # times that a word stands in the corpus: rarer ones are often misprints
 TEMPLATES: dict[str, dict[str, list[str]]] = tomllib.loads(

@@ -94,6 +94,11 @@ def as_headed(t: Table) -> str:
     return "\n".join(f"- {first}: {', '.join(rest)}" for first, *rest in rows)
 
 
+def as_brackets(t: Table) -> str:
+    """``- Anna (31)``, of two columns."""
+    return "\n".join("- {} ({})".format(*map(written, row.values())) for row in t.rows)
+
+
 def as_json(t: Table) -> str:
     """An array with one object a line, which is as short as it is readable."""
     return "[\n" + ",\n".join(f"  {dumps(row)}" for row in t.rows) + "\n]"
@@ -114,9 +119,17 @@ def convert(draw: Draw) -> Task:
     target = draw.one(("JSON", "JSON", "JSON", "Markdown", "CSV"))
     source = draw.one([form for form in FORMS if form != target])
     words = {"source": draw.say(CONVERT[f"from {source}"]), "target": draw.say(CONVERT[target])}
-    text = draw.one(FORMS[source])(t)
+    asks = CONVERT["asks"]
+    if source == "list" and len(t.columns) == 2 and draw.chance(0.4):
+        first, second = t.columns
+        words["target"] += draw.say(CONVERT["columns"], first=first, second=second)
+        text, asks = as_brackets(t), CONVERT["asks of columns"]
+    else:
+        text = draw.one(FORMS[source])(t)
     text = text.replace(",", ", ") if source == "CSV" and draw.chance(0.3) else text
-    ask = around(draw, draw.say(CONVERT["asks"], **words), text)
+    if source == "JSON" and draw.chance(0.4):
+        text = dumps(t.rows[0] if len(t.rows) == 1 and draw.chance(0.5) else t.rows)
+    ask = around(draw, draw.say(asks, **words), text)
     return Task(f"to {target}", ask, FORMS[target][0](t))
 
 
@@ -183,8 +196,12 @@ def query(draw: Draw) -> Task:
     words |= {"few": str(limit % 9 + 2), "wanted": draw.one([c for c in t.columns if c != text])}
     words |= {"bound": f"WHERE {number} {sign} {limit}", "where": f"WHERE {text} = '{value}'"}
     question, _, answer = draw.say(SQL["questions"], **words).partition(" ⟶ ")
-    schema = f"{t.title}({', '.join(t.columns)})"
-    return Task("SQL", draw.say(SQL["schemas"], schema=schema, question=question), answer)
+    if draw.chance(0.15):  # as it is typed in haste
+        question = question[0].lower() + question[1:].rstrip("?.")
+    types = {"number": "INT", "price": "REAL", "flag": "BOOLEAN"}
+    typed = ", ".join(f"{column} {types.get(kind, 'TEXT')}" for column, kind in t.columns.items())
+    shown = {"schema": f"{t.title}({', '.join(t.columns)})", "typed": f"{t.title}{draw.one(('', ' '))}({typed})"}
+    return Task("SQL", draw.say(SQL["schemas"], question=question, **shown), answer)
 
 
 def grade(task: Task, answer: Answer) -> Grade:

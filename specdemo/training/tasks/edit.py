@@ -10,13 +10,23 @@ from specdemo.training.tasks.task import Draw, Task, around
 EDIT, LIST, COPY = (TEMPLATES[part] for part in ("edit", "list", "copy"))
 KINDS = {"replace": 6, "capitals": 2, "quotes": 1, "upper": 1, "remove word": 2, "remove": 1, "add": 1}
 LIST_KINDS = {"replace": 5, "capitals": 1, "quotes": 1, "remove item": 2, "remove": 1, "add": 1, "add item": 2}
+# Before each item of a list, and between two.
+MARKS = (
+    ("- ", "\n"),
+    ("", "\n"),
+    ("* ", "\n"),
+    ("", ", "),
+    ("{}. ", "\n"),
+)
 _WORD = re.compile(r"#?\w+(?:['-][A-Z0-9]\w*)*")  # such as oven, O'Brien, AB-12
 
 
 def edit(draw: Draw) -> Task:
     """One to four sentences, or items of a list, and a change that can be made to them."""
     listed = draw.chance(0.35)
-    mark, join = draw.one((("- ", "\n"), ("", "\n"), ("* ", "\n"), ("", ", "))) if listed else ("", " ")
+    mark, join = (
+        draw.one((("- ", "\n"), ("", "\n"), ("* ", "\n"), ("", ", "), ("{}. ", "\n"))) if listed else ("", " ")
+    )
     slot = draw.one(("text", "word", "name", "phrase", "number")) if listed else "sentence"
     count = draw.one((2, 3, 3, 4, 5) if listed else (1, 1, 1, 1, 2, 2, 2, 3, 4))
     items = draw.several(count, lambda: draw.slot(slot))
@@ -44,7 +54,7 @@ def edit(draw: Draw) -> Task:
         answer = [item.upper() if kind == "upper" else there.sub(put[kind], item) for item in items]
     unit = "sentence" if not listed else "item" if join == ", " else "line"
     change = draw.say(EDIT[kind], old=old, new=new, place=place, unit=unit)
-    text, result = (join.join(mark + item for item in some) for some in (items, answer))
+    text, result = (join.join(mark.format(i) + item for i, item in enumerate(some, 1)) for some in (items, answer))
     return Task(kind, around(draw, change, text), result)
 
 

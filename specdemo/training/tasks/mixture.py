@@ -48,7 +48,7 @@ def domains(folder: Path) -> dict[str, Domain]:
     sums = [(arithmetic.word_problem, 12, 12), (arithmetic.worked_sum, 9, 9), (arithmetic.several, 1, 2)]
     sums += [(arithmetic.equations, 0, 8)]
     every = {
-        "chat": (100, chat.grade, [(chat.dialogue, 1, 1)]),
+        "chat": (100, chat.grade, [(chat.dialogue, 2, 2), (chat.booking, 1, 2)]),
         "stories": (360, stories.grade, [(stories.story, 1, 1)]),
         "data": (300, data.grade, tables),
         "arithmetic": (200, arithmetic.grade, sums),
