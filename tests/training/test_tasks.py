@@ -200,8 +200,21 @@ def test_another_good_answer_is_right_and_a_bad_one_is_wrong(
     assert not any(right(every[name], [task] * len(good), [Answer(text, ended=False) for text in good]))
 
 
+def test_a_booking_says_all_that_was_said(every: dict[str, Domain]) -> None:
+    """Copying in talk: the last turn but one has what the user said in any turn, and each slot is filled."""
+    tasks = [t for seed in range(300) if (t := every["chat"].task(f"{seed}")).kind == "booking"]
+    assert len(tasks) > 80
+    for task in tasks:
+        turns = [task.prompt, task.answer, *task.more]
+        assert not re.search(r"[{}<>|]", " ".join(turns))
+        told = next(turn for turn in turns[1::2] if "Shall I" in turn or "Is that right" in turn)
+        asked = turns[2 : turns.index(told) : 2]
+        assert all(said.removesuffix(".").removesuffix(", please") in told for said in asked)
+
+
 def test_dialogues_are_clean(every: dict[str, Domain]) -> None:
-    task = every["chat"].task("x")
+    tasks = [every["chat"].task(f"{seed}") for seed in range(20)]
+    task = next(task for task in tasks if task.kind == "dialogue")
     assert (task.answer, task.more) == ("In which city?", ("In Oslo.", "I found one."))
     assert " ." not in task.prompt
     assert {every["outside"].task(f"{seed}").answer for seed in range(50)} == set(chat.OUTSIDE["answer"])
