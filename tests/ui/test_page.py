@@ -15,6 +15,7 @@ from browsing import (
     open_more,
     press_run_and_wait,
     set_length,
+    shown_tokens,
     wait_for_chart,
     wait_for_phase,
     wait_for_tokens,
@@ -144,6 +145,20 @@ def test_bad_input_shows_its_message_and_run_stays_usable(page: Page) -> None:
     expect(tip).to_contain_text("round")
     page.keyboard.press("Escape")
     expect(tip).to_be_hidden()
+    text = shown_tokens(page, 1)
+    for prompt, message in (("   ", "empty"), ("word " * 10_000, "at most")):  # the last run stays
+        page.locator("#prompt textarea").fill(prompt)
+        press_run_and_wait(page, "error")
+        expect(page.locator("[data-role=message]")).to_contain_text(message)
+        expect(page.locator("[data-role=changed]")).to_be_visible()
+        expect(page.locator("#race-saves")).to_be_visible()
+        assert shown_tokens(page, 1) == text
+    page.locator("#recording-1").click()
+    expect(page.locator("[data-role=recorded]")).to_contain_text("Recorded on")
+    press_run_and_wait(page, "error")
+    expect(page.locator("[data-role=message]")).to_contain_text("at most")
+    expect(page.locator("[data-role=recorded]")).to_contain_text("Recorded on")
+    assert {kind for kind, _ in shown_tokens(page, 1)} >= {"accepted", "corrected"}
 
 
 def test_an_answer_ends_by_itself(page: Page, true_ends: object, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -64,6 +64,8 @@ def create_race_tab(
     def show(states: Iterator[JobState], session: str) -> Iterator[Updates]:
         for state in states:
             updates: Updates = {view: streams.offer(race_value(state))}
+            if updates[view]["count"]:  # until then the last run stays, and after bad input
+                recordings.leave_current(session)
             if state.ended and state.result is not None and state.result.recording is not None:
                 updates[view]["link"] = link_of(state.result.recording)
                 keep(session, state.result.recording)
@@ -72,7 +74,6 @@ def create_race_tab(
             yield updates
 
     def begin(session: str) -> Updates:
-        recordings.leave_current(session)
         return {panel.saves: gr.update(visible=False)}
 
     def job_again(ran: tuple[RaceJob | None, dict[str, Any]] | None) -> RepeatJob:

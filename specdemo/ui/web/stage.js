@@ -53,7 +53,7 @@ const frame = () => (document.hidden ? null : new Promise(requestAnimationFrame)
 class Stage {
   constructor(root) {
     this.player = window.SpecDemoPlayer.mount(root);
-    this.value = this.run = null;
+    this.value = this.run = this.last = null;
     this.rounds = [];
     this.busy = false;
     this.caption = new Caption(root);
@@ -63,6 +63,9 @@ class Stage {
   async receive(value, fetch) {
     // The lanes that are set may arrive late, when something else is shown already.
     if (value?.phase === "idle" && this.value && this.value.phase !== "idle") return;
+    if (value?.count) this.last = value;
+    // What ended before it gave anything, such as bad input, leaves the last run where it is.
+    else if (OVER.has(value?.phase) && this.last) value = { ...this.last, phase: value.phase, message: value.message };
     this.value = value;
     this.caption.update(value);
     if (this.busy) return; // whoever is busy goes on with the newest value

@@ -129,7 +129,7 @@ class Player {
     // a step back never shows more than before.
     this.rounds.push(...byClock((value?.rounds || []).slice(this.rounds.length)));
     this.length = latest(this.rounds);
-    if (value?.replay) known ? this.render() : this.open();
+    if (value?.replay && !value.message) known ? this.render() : this.open();
     else if (held && !["stopped", "error"].includes(value.phase)) this.grow(known);
     else this.follow();
   }
