@@ -24,6 +24,7 @@ HEIGHT = 330
 BASELINE = {"color": PLAIN, "dash": "dash", "width": 1.5}
 MOST_IN_FOREST = 16
 DASHED = "Dashed: over the runs on these prompts; there are too few prompts to speak of others."
+NOTHING_DRAWN = "No speed-up is drawn: the machine was busy, so none can be told."
 
 CAPTION = "Bars: from the worst repeat to the best; a dashed line is plain decoding. Formulas: under the table."
 MORE_ROWS = (
@@ -51,7 +52,7 @@ def speed_figure(report: SweepReport) -> go.Figure:
 
 
 def speedup_figure(report: SweepReport) -> go.Figure:
-    """Speed-up measured and predicted, by γ; the recommended one is ringed."""
+    """Speed-up measured and predicted, by γ, the recommended one ringed; of a noisy sweep what none can pass."""
     rows = report.known
     look: dict[str, Any] = {
         "customdata": [_costs(row) for row in rows],
@@ -64,6 +65,10 @@ def speedup_figure(report: SweepReport) -> go.Figure:
     hover = "measured %{y:.2f}×, %{customdata[0]:.2f} to %{customdata[1]:.2f}<extra></extra>"
     measured = _line(rows, "speedup", "measured", hover, ends=True, customdata=ranges)
     figure = go.Figure([predicted, measured])
+    if report.noisy:
+        bounded = [row for row in report.rows if row.most]
+        look = {"mode": "markers", "marker": {"color": HERO, "size": 10, "symbol": "triangle-down-open"}}
+        figure.add_trace(_line(bounded, "most", "at most τ", "at most %{y:.2f}×<extra></extra>", **look))
     if report.best is not None:
         ring = {"size": 17, "color": "rgba(0,0,0,0)", "line": {"color": HERO, "width": 2}}
         look = {"mode": "markers", "line": None, "marker": ring, "hoverinfo": "skip"}
@@ -87,6 +92,8 @@ def size_figure(report: SizeReport) -> go.Figure:
         _line(rows, "speedup", "speed-up", hover, ends=True, x=[f"{row.size}" for row in rows], customdata=data)
     )
     figure.add_hline(1, line=BASELINE)
+    if report.noisy:
+        figure.add_annotation(text=NOTHING_DRAWN, showarrow=False, xref="paper", yref="paper", x=0.5, y=0.5)
     return _dressed_by_size(figure, report, "speed-up", ticksuffix="×")
 
 
@@ -136,7 +143,7 @@ def forest(report: AdviceReport) -> str:
         state = row.verdict.split(",")[0].replace(" ", "-")
         places = {"low": low, "place": place, "high": max(low, high)}  # in per cent of the width
         lines.append({"state": state, "name": row.name, "over": row.interval_over, "speedup": speedup, **places})
-    notes = [DASHED] if any(line["over"] == "runs" for line in lines) else []
+    notes = [NOTHING_DRAWN] if report.noisy else [DASHED] if any(line["over"] == "runs" for line in lines) else []
     if more := len(known) - len(shown):
         notes.append(f"{counted(more, 'more setting stands', 'more settings stand')} in the table.")
     return fill("advice-forest.html", lines=lines, one=100 / top, notes=notes)

@@ -22,7 +22,7 @@ from specdemo.analysis.sweep_report import SweepReport
 from specdemo.metrics import Metrics, RoundCounts
 from specdemo.runs.measuring import TIMES_AGAIN, Driver
 from specdemo.ui.tabs.results import _headline
-from specdemo.view.charts import forest, speedup_figure
+from specdemo.view.charts import NOTHING_DRAWN, forest, speedup_figure
 from specdemo.view.headline import headline, headline_text
 from specdemo.view.lane_headers import trace_headers
 from specdemo.view.tables import report_table
@@ -108,7 +108,8 @@ def test_a_noisy_sweep_recommends_nothing_and_its_figures_are_bounds() -> None:
     assert "at most 4.00×" in table
     for figure in (f"{BUSY.rows[0].speedup:.2f}", f"{BUSY.rows[0].speedup_high:.2f}"):
         assert figure not in table + BUSY.recommendation
-    assert not any(series.y for series in speedup_figure(BUSY).data)
+    drawn = [(series.name, series.y) for series in speedup_figure(BUSY).data if series.y]
+    assert drawn == [("at most τ", (4.0,))]
     (line,) = csv.DictReader(BUSY.to_csv().splitlines())
     assert ("speedup" in line, line["doubt"]) == (False, BUSY.doubt)
     record = json.loads(BUSY.to_json())
@@ -203,6 +204,8 @@ def test_advice_leaves_a_few_disturbed_blocks_out_and_gives_none_where_they_are_
     assert many.code("vllm").startswith("# The machine was busy")
     assert {row.verdict for row in many.rows} == {"open"}
     assert "×</span></div>" not in forest(many)
+    assert NOTHING_DRAWN in forest(many)
+    assert NOTHING_DRAWN not in forest(few)
     assert "recommended" not in report_table(many) + many.recommendation
     assert many.recommendation.startswith("The machine was busy")
 

@@ -19,7 +19,7 @@ from specdemo.analysis.contenders import PLAIN, Contender
 from specdemo.analysis.diagnosis import explain_batch
 from specdemo.analysis.rows import Run
 from specdemo.runs.batch_sizes import batch_sizes, stream_batch_sizes
-from specdemo.view.charts import size_figure
+from specdemo.view.charts import NOTHING_DRAWN, size_figure
 
 PROMPTS = [prompt_ids(9), prompt_ids(17)]
 SHORT = Settings(gamma=3, max_new_tokens=8)
@@ -144,6 +144,7 @@ def test_files_hold_what_is_shown(figures: BatchMetrics) -> None:
     assert record["runs"][0]["figures"]["emitted"] == 1000
     assert list(size_figure(report).data[0].x) == ["1", "2"]
     assert list(size_figure(report).data[0].y) == [2.0, 1.5]
+    assert NOTHING_DRAWN not in size_figure(report).to_json()
 
 
 def test_the_reason_is_made_of_the_measured_times(figures: BatchMetrics) -> None:
