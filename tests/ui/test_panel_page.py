@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from threading import Event
 
@@ -218,6 +219,14 @@ def test_a_phone_has_the_prompt_and_run_first_and_a_talk_view_for_fingers(open_p
     expect(phone.locator("[data-role=comparison]")).to_be_in_viewport()
     expect(phone.locator("#run")).to_be_in_viewport()
     assert phone.evaluate("document.documentElement.scrollWidth") <= 390
+    timeline = phone.locator("[data-role=timeline]")
+    expect(timeline.locator(".annotation").last).to_be_visible()  # the lanes' titles, above their bars
+    rows = {legend.bounding_box()["y"] for legend in timeline.locator(".legendtext").all()}
+    assert len(rows) == 1
+    for chart in (timeline, phone.locator("[data-role=chart]")):
+        labels, card = [t.bounding_box() for t in chart.locator(".xtick text").all()], chart.bounding_box()
+        assert all(a["x"] + a["width"] + 8 < b["x"] for a, b in pairwise(labels))
+        assert all(label["y"] + label["height"] <= card["y"] + card["height"] for label in labels)
     phone.locator("#enter-talk").tap()
     for name in ("Run", "Play again", "Leave"):
         expect(phone.locator(".talk-keys").get_by_role("button", name=name)).to_be_in_viewport()

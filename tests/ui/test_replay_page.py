@@ -200,7 +200,7 @@ def test_hostile_texts_stay_texts(offline: Callable[[Path], Page], tmp_path: Pat
     value |= {"run": "hostile", "why": HOSTILE[2], "rounds": list(map(json.loads, value["rounds"]))}
     value["lanes"][0]["title"] = '<a href="https://a.example">b</a>'
     page.evaluate("v => SpecDemoPlayer.mount(document.querySelector('.race-root')).update(v)", value)
-    expect(page.locator("[data-role=timeline] .ytick").last).to_contain_text("<a href=")  # Plotly reads tags
+    expect(page.locator("[data-role=timeline] .annotation").last).to_contain_text("<a href=")  # Plotly reads tags
     expect(page.locator("[data-role=why]")).to_contain_text(HOSTILE[2])
     assert page.locator(".specdemo-race a, .specdemo-race img").count() == 0
 

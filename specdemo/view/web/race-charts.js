@@ -151,7 +151,7 @@ class TokenChart extends Plot {
     return {
       ...baseLayout(colours), margin: { l: 44, r: 18, t: 24, b: 26 }, hovermode: "x unified", dragmode: false,
       xaxis: axis(colours, {
-        range: [0, ends[0]], ticksuffix: " s", showgrid: false, nticks: 7, hoverformat: ".2f", showspikes: false, showticklabels,
+        range: [0, ends[0]], ticksuffix: " s", showgrid: false, hoverformat: ".2f", showspikes: false, showticklabels,
       }),
       yaxis: axis(colours, { range: [0, ends[1]], nticks: 5, showticklabels }),
     };
@@ -163,6 +163,9 @@ class TokenChart extends Plot {
 /** Stretches of a lane: each is up to three bars, and thousands of bars make the page slow. */
 const MOST_STRETCHES = 60;
 const ROW_HEIGHT = 44;
+/** A chart as narrow as on a phone has the lanes' titles above their bars, not beside them, in rows higher by so much. */
+const NARROW = 480;
+const TITLE_HEIGHT = 14;
 const AXIS_HEIGHT = 54;
 /** Letters of a lane's title. */
 const LONGEST = 24;
@@ -208,6 +211,10 @@ class Timeline extends Plot {
     return rounds.some((round) => round.draft_seconds !== undefined);
   }
 
+  get narrow() {
+    return this.width < NARROW;
+  }
+
   get ready() {
     return this.lanes.some(this.known);
   }
@@ -217,19 +224,19 @@ class Timeline extends Plot {
     this.lanes = lanes;
     const size = Math.max(1, ...lanes.map(({ rounds }) => sizeOf(rounds)));
     setText(this.title, "Where the time went" + (size > 1 ? `, ${size} rounds at a time` : ""));
-    this.host.style.height = `${ROW_HEIGHT * lanes.length + AXIS_HEIGHT}px`;
+    this.host.style.height = `${(ROW_HEIGHT + TITLE_HEIGHT * this.narrow) * lanes.length + AXIS_HEIGHT}px`;
     this.schedule();
     return this.ready;
   }
 
-  /** Points above the rounds that one of several drafters in a row copied; of a stretch, where most were. */
+  /** Points beside the rounds that one of several drafters in a row copied; of a stretch, where most were. */
   copies(colours) {
     const points = this.lanes.flatMap(({ rounds }, lane) => stretches(rounds)
       .filter((some) => 2 * some.filter(({ copied }) => copied).length > some.length)
-      .map((some) => [some.at(-1).seconds - PHASES.reduce((total, { key }) => total + sum(some, key), 0) / 2, lane - 0.36]));
+      .map((some) => [some.at(-1).seconds - PHASES.reduce((total, { key }) => total + sum(some, key), 0) / 2, lane + (this.narrow ? 0.34 : -0.36)]));
     return {
       type: "scatter", mode: "markers", name: "copied", x: points.map(([x]) => x), y: points.map(([, y]) => y),
-      marker: { symbol: "triangle-down", size: 6, color: colours.ink }, hoverinfo: "skip", cliponaxis: false,
+      marker: { symbol: this.narrow ? "triangle-up" : "triangle-down", size: 6, color: colours.ink }, hoverinfo: "skip", cliponaxis: false,
       showlegend: points.length > 0,
     };
   }
@@ -257,18 +264,20 @@ class Timeline extends Plot {
   }
 
   layout(colours) {
+    const note = (text, y, yanchor) => ({ x: 0, y, xanchor: "left", yanchor, showarrow: false, text, font: { color: colours.dim } });
     const titles = this.lanes.map(({ spec: { title } }) => literal(title.length > LONGEST ? title.slice(0, LONGEST - 1) + "…" : title));
     return {
       ...baseLayout(colours),
       barmode: "overlay", bargap: 0.3, dragmode: "pan", margin: { l: 12, r: 18, t: 22, b: 26 },
-      annotations: this.lanes.flatMap((lane, i) => (this.known(lane) || !lane.rounds.length ? [] : [{
-        x: 0, y: i, xanchor: "left", showarrow: false, text: "the server does not say",
-        font: { size: 12, color: colours.dim },
-      }])),
-      xaxis: axis(colours, { ticksuffix: " s", showgrid: false, nticks: 8, rangemode: "tozero", fixedrange: false }),
+      annotations: this.lanes.flatMap((lane, i) => [
+        ...(this.known(lane) || !lane.rounds.length ? [] : [note("the server does not say", i, "middle")]),
+        ...(this.narrow ? [note(titles[i], i - 0.29, "bottom")] : []),
+      ]),
+      xaxis: axis(colours, { ticksuffix: " s", showgrid: false, rangemode: "tozero", fixedrange: false }),
       yaxis: axis(colours, {
         tickvals: titles.map((_, i) => i), ticktext: titles, automargin: true,
-        range: [titles.length - 0.45, -0.55], showgrid: false, zeroline: false,
+        range: [titles.length - 0.45, this.narrow ? -0.7 : -0.55], showgrid: false, zeroline: false,
+        showticklabels: !this.narrow, ticks: this.narrow ? "" : "outside",
       }),
     };
   }
