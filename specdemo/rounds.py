@@ -83,7 +83,8 @@ class Round:
             token, that the first of them was copied from.
         residual: where rule ``sampling`` rejected a token of a chain: the likeliest in its place, and the one
             drawn. None in batches, of other engines, and in older records.
-        drafter: of several in a row the one that drafted; None of a single one.
+        drafter: of several in a row the one that drafted; None of a single one, and on servers, llama.cpp's too:
+            their answers do not say which one it was.
     """
 
     index: int
