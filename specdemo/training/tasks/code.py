@@ -64,7 +64,9 @@ def function(draw: Draw) -> Task:
     given, result = _example(draw, texts, code, name)
     if draw.chance(0.15):  # the signature has types
         some = "list[str]" if texts else "list[int]"
-        code = code.replace(f"({argument})", f"({argument}: {some})", 1)
+        code = code.replace(
+            f"({argument})", f"({argument}: {some}){draw.one(('', ' -> list')) * (kind == 'list')}", 1
+        )
     ask = draw.say(CODE["asks"])  # some ask with nothing but the code
     said = phrase.format(what, mark=mark)
     said = said[0].lower() + said[1:].removesuffix(".") if draw.chance(0.2) else said
