@@ -254,8 +254,9 @@ def test_naive_is_rejected_live(tab: Page, monkeypatch: pytest.MonkeyPatch) -> N
     """
     monkeypatch.setattr("specdemo.ui.jobs.losslessness.ERROR_RATE", 0.05)
     first = tab.locator("#losslessness-view")
-    for part in ("Example", "Checked: naive · lossy", "Differs", "reached, 1,000 needed"):
+    for part in ("Example", "Nothing of yours", "Checked: naive · lossy", "Differs", "reached, 1,000 needed"):
         expect(first).to_contain_text(part)
+    colour = first.locator(".verdict").evaluate("e => getComputedStyle(e).color")  # that of no verdict
     choose(tab, "losslessness-rule", "naive")
     choose(tab, "losslessness-drafter", "draft model")
     tab.locator("#losslessness-start").click()
@@ -264,6 +265,7 @@ def test_naive_is_rejected_live(tab: Page, monkeypatch: pytest.MonkeyPatch) -> N
     expect(view.locator("figure").first).to_contain_text("All tokens after the first")
     view = result(tab, "done")
     expect(view.locator(".verdict")).to_contain_text("Differs")
+    expect(view.locator(".verdict")).not_to_have_css("color", colour)
     expect(view).to_contain_text(
         re.compile(r"at most once in [\d,]+ tests. Most visibly at “.+”: [\d.]+% of tokens")
     )

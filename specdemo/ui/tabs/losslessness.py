@@ -53,7 +53,8 @@ def create_losslessness_tab(controls: Controls, runner: JobRunner) -> Start:
             for name, step in (("temperature", 0.05), ("runs", 25), ("tokens", 1))
         )
     note = gr.HTML(value=None, padding=False, elem_classes="measuring-note", elem_id="losslessness-plan")
-    known = "<p>The rule “naive”, which tutorials have, is caught:</p>" + render("done", "", example_certificate())
+    known = "<p>Nothing of yours was checked yet. Here the rule “naive”, which tutorials have, is caught:</p>"
+    known += render("done", "", example_certificate())
     view = gr.HTML(f"{EXAMPLE}{known}", padding=False, elem_id="losslessness-view")
     save = gr.DownloadButton(
         "Save (JSON)", size="sm", visible=False, elem_id="losslessness-save", scale=0, min_width=180
