@@ -184,8 +184,7 @@ def run_compare(args: argparse.Namespace) -> None:
     prompts, _ = typed_prompts(args, [found[0] for found in by_domain().values()])
     test, check = (args.runs, args.tokens, args.error_rate), None
     if not settings.greedy and args.runs < USUALLY_ENOUGH:
-        few = f"{args.runs} pairs of runs are usually too few to find anything"
-        outputs.errors.print(f"{few}; choose at least {USUALLY_ENOUGH}, or longer runs.")
+        outputs.errors.print(f"{args.runs} pairs of runs are usually too few; choose at least {USUALLY_ENOUGH}.")
     with loaded_for(args, [settings], outputs.errors) as pair, outputs.errors.status("Asking…") as status:
         for check in stream_comparison(pair, prompts, settings, test):
             status.update(f"{check.fraction:.0%} compared…")

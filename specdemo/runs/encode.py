@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from specdemo.decoding.detokenizer import Detokenizer
-from specdemo.drafters import DRAFTERS
 from specdemo.errors import PairError, PromptError, SettingsError
 from specdemo.models.pair import IN_MEMORY, ModelPair, context_of
 from specdemo.models.request import catalog
@@ -111,18 +110,12 @@ def _rendered(pair: ModelPair, prompt: str) -> str:
 
 
 def check_earlier(pair: object, settings: Settings, earlier: Any) -> None:
-    """A PromptError unless these are lists of the target's token ids, one for each earlier output.
-
-    SettingsError if there are some and this lane does not read them.
-    """
+    """Raises an error of what is no list of the target's token ids, one an output, or is not read by this lane."""
     if not isinstance(earlier, Sequence) or any(not isinstance(text, list | tuple) for text in earlier):
         raise PromptError("earlier outputs are lists of token ids, such as [trace.token_ids].")
     for text in filter(None, earlier):
         if isinstance(pair, ServedPair) or not settings.reads_earlier:
-            able = " or ".join(repr(info.name) for info in DRAFTERS.values() if "earlier_outputs" in info.reads)
-            raise SettingsError(
-                "earlier", f"no lane reads it; leave it out, or draft with {able} and models in this process."
-            )
+            raise SettingsError("earlier", "no lane here copies from it, as suffix decoding does; leave it out.")
         _check_ids(models_here(pair), list(text))
 
 

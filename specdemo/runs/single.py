@@ -46,8 +46,7 @@ def run(
         prompt: text, or token ids taken as they are.
         settings: of the lane.
         earlier: token ids of earlier outputs, such as those of the turns before, which suffix decoding copies from
-            too; nothing is remembered between runs but what is given here. A lane that does not read them is
-            refused.
+            too, and all others refuse; nothing is remembered between runs but what is given here.
 
     Raises:
         PromptError: the prompt is empty, too long or outside the vocabulary.

@@ -35,11 +35,9 @@ def test_earlier_outputs_that_nobody_reads_are_refused(text_pair: ModelPair) -> 
     server = specdemo.ServerPair("http://127.0.0.1:9", "http://127.0.0.1:9", "m")
     plain = replace(suffix, strategy="autoregressive")
     for pair, settings in ((text_pair, lookup), (text_pair, plain), (server, Settings()), (server, suffix)):
-        with pytest.raises(
-            SettingsError, match=r"^earlier: no lane reads it; leave it out, or draft with .suffix. and"
-        ):
+        with pytest.raises(SettingsError, match=r"^earlier: no lane here copies from it.*; leave it out"):
             specdemo.run(pair, "a", settings, earlier=[[20]])
-    with pytest.raises(SettingsError, match=r"^earlier: no lane reads it"):
+    with pytest.raises(SettingsError, match=r"^earlier: no lane here copies from it"):
         specdemo.race(text_pair, "a", [lookup, lookup], earlier=[[20]])
     assert {lane for lane, _ in specdemo.race(text_pair, "a", [lookup, suffix], earlier=[[20]])} == {0, 1}
 
