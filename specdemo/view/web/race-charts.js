@@ -224,7 +224,6 @@ class Timeline extends Plot {
     this.lanes = lanes;
     const size = Math.max(1, ...lanes.map(({ rounds }) => sizeOf(rounds)));
     setText(this.title, "Where the time went" + (size > 1 ? `, ${size} rounds at a time` : ""));
-    this.host.style.height = `${(ROW_HEIGHT + TITLE_HEIGHT * this.narrow) * lanes.length + AXIS_HEIGHT}px`;
     this.schedule();
     return this.ready;
   }
@@ -264,6 +263,7 @@ class Timeline extends Plot {
   }
 
   layout(colours) {
+    this.host.style.height = `${(ROW_HEIGHT + TITLE_HEIGHT * this.narrow) * this.lanes.length + AXIS_HEIGHT}px`;
     const note = (text, y, yanchor) => ({ x: 0, y, xanchor: "left", yanchor, showarrow: false, text, font: { color: colours.dim } });
     const titles = this.lanes.map(({ spec: { title } }) => literal(title.length > LONGEST ? title.slice(0, LONGEST - 1) + "…" : title));
     return {
