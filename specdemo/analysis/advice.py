@@ -10,9 +10,9 @@ from math import exp, fsum, log, sqrt
 from statistics import fmean, stdev
 
 from specdemo.analysis.advice_words import dropped_text, recommendation, verdict
-from specdemo.analysis.contenders import PLAIN, Contender
+from specdemo.analysis.contenders import PLAIN
 from specdemo.analysis.disturbance import BUSY, QUIETER
-from specdemo.analysis.engine_lines import engine_lines, synthetic_lines
+from specdemo.analysis.engine_lines import engine_lines
 from specdemo.analysis.racing import ERROR, PLACE_OF_PLAIN, Race, Standing
 from specdemo.analysis.report import COMMON, LEAST_QUIET, Report, key_of
 from specdemo.analysis.rows import Row, Run, row_of, speed
@@ -187,10 +187,6 @@ class AdviceReport(Report):
         known = [(speedup, gamma) for n, gamma in fixed if (speedup := self._speedup(n)) is not None]
         gamma = max(known)[1] if known else None  # the fastest fixed one of its drafter
         lines = engine_lines(engine, settings, self.models or {}, self.dtype, gamma, weights)
-        chain = leader if leader.gamma else Contender(leader.family, gamma)
-        if chain.gamma is not None and chain in self.contenders:
-            row = self._row(self.contenders.index(chain))
-            lines += synthetic_lines(engine, [*row.per_position, *[0.0] * chain.gamma][: chain.gamma], row.rounds)
         if engine != "llama.cpp" or (best := self.best) is None or best.speedup is None:
             return lines
         if leader == PLAIN:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader
@@ -145,23 +145,6 @@ def engine_lines(
             notes.append(GGUF_OF_BUILTIN if known["target"] == BUILTIN else GGUF)
         text = f"{COMMANDS[engine]} {shlex.quote(target)}{flags}\n"
     return "".join(f"# {note}\n" for note in notes) + text
-
-
-def synthetic_lines(engine: str, rates: Sequence[float], rounds: int | None) -> str:
-    """How an engine accepts drafts at these rates whatever they are, as a comment; empty where it cannot.
-
-    Of vLLM (0.28) and of llama.cpp: entry j is the share of rounds that keep the first j + 1 tokens, one for each
-    drafted token, none above the one before it. They were measured in so many ``rounds``.
-    """
-    listed = ", ".join(f"{rate:.3f}" for rate in rates)
-    how = {
-        "vllm": f'to the JSON "rejection_sample_method": "synthetic", "synthetic_acceptance_rates": [{listed}]',
-        "llama.cpp": f"--spec-synth-rates {listed.replace(' ', '')}",
-    }.get(engine)
-    if not how or not rates or not rounds:
-        return ""
-    what = f"the acceptance of these {rounds:,} rounds (its output is no use)"
-    return f"# To time other hardware at {what}, add {how}\n"
 
 
 def _gguf(name: str) -> str:

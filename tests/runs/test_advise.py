@@ -196,19 +196,6 @@ def test_the_recommendation_names_the_rival_and_its_certainty() -> None:
     ]
 
 
-def test_the_measured_acceptance_can_be_carried_to_other_hardware() -> None:
-    """Guards the form both engines want: unconditional rates, one a drafted token, none above the one before."""
-    found = made_up(GOOD)
-    rates = found.best.per_position
-    listed = ",".join(f"{rate:.3f}" for rate in rates)
-    assert len(rates) == found.best.gamma
-    assert [*rates] == sorted(rates, reverse=True)
-    assert sum(rates) == pytest.approx(found.best.mean_acceptance_length - 1, abs=0.1)
-    assert f"add --spec-synth-rates {listed}\n" in found.code("llama.cpp")
-    assert f'"synthetic_acceptance_rates": [{listed.replace(",", ", ")}]' in found.code("vllm")
-    assert "synth" not in found.code("transformers") + found.code("sglang")
-
-
 def test_figures_are_of_blocks_that_have_their_plain_run() -> None:
     whole = made_up({MODEL: (3, 0.4, 1.2)})
     cut = replace(whole, runs=(*whole.runs[:-2], whole.runs[-1]))
