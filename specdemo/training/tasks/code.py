@@ -32,12 +32,9 @@ KEEPS, CHANGES = (
 )
 ENDS = rows(CODE["ends"])
 SAID = [line.split(" ⟶ ") for line in CODE["said"]]
-ONLY_KEPT, OF_NUMBERS, OF_TEXTS = (
-    {"count", "any"},
-    {"sum", "largest", "smallest", "mean"},
-    {"joined", "text", "longest"},
-)
-"""Ends that make nothing of the items, or nothing but numbers or texts."""
+# Ends that make nothing of the items, are of numbers alone, or of texts alone.
+ONLY_KEPT, OF_TEXTS = {"count", "any"}, {"joined", "text", "longest"}
+OF_NUMBERS = {"sum", "largest", "smallest", "mean"}
 _TAKEN = frozenset(["result", "total", "count", "found", "text"])
 
 
@@ -64,9 +61,8 @@ def function(draw: Draw) -> Task:
     given, result = _example(draw, texts, code, name)
     if draw.chance(0.15):  # the signature has types
         some = "list[str]" if texts else "list[int]"
-        code = code.replace(
-            f"({argument})", f"({argument}: {some}){draw.one(('', ' -> list')) * (kind == 'list')}", 1
-        )
+        returns = draw.one(("", " -> list")) if kind == "list" else ""
+        code = code.replace(f"({argument})", f"({argument}: {some}){returns}", 1)
     ask = draw.say(CODE["asks"])  # some ask with nothing but the code
     said = phrase.format(what, mark=mark)
     said = said[0].lower() + said[1:].removesuffix(".") if draw.chance(0.2) else said
