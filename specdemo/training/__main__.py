@@ -112,10 +112,10 @@ def make_target(run: Run, every: dict[str, Domain], pair: Path, begin: Trained |
     if not (folder / "tokenizer.json").exists():
         (begin[1] if begin else train_tokenizer(every, run.recipe.target)).save_pretrained(folder)
     stream = TaskStream(every, run.recipe.shares, read_tokenizer(folder), run.recipe.seed)
-    target, seconds = train_target(stream, run, begin[0] if begin else None, compiled)
+    target, spent = train_target(stream, run, begin[0] if begin else None, compiled)
     note = f"{getattr(begin[0].config, 'training_note', '')} From that target: ".lstrip() if begin else ""
     note += "".join(f"{p.tokens / 1e6:g}M tokens at {p.layers} layers, " for p in run.recipe.target.phases)
-    note += f"{seconds / 3600:.1f} hours on {run.hardware()}."
+    note += f"{spent.seconds / 3600:.1f} hours on {run.hardware()}; loss at the end {spent.loss:.3f}."
     write_model(target, stream.tokenizer, pair / "target", note)
 
 
@@ -132,11 +132,12 @@ def make_drafters(stage: str, run: Run, every: dict[str, Domain], pair: Path, tr
     lessons = Lessons(run.folder, run.recipe.seed)
     drafter: LlamaForCausalLM | Eagle3Head
     if stage == "draft":
-        drafter, seconds = train_draft(teacher, lessons, tasks, run)
+        drafter, spent = train_draft(teacher, lessons, tasks, run)
     else:
-        drafter, seconds = train_head(teacher, lessons, run)
+        drafter, spent = train_head(teacher, lessons, run)
     tokens = getattr(run.recipe, stage).tokens / 1e6
-    note = f"{tokens:g}M tokens, {seconds / 60:.1f} minutes on {len(lessons)} lessons, on {run.hardware()}."
+    note = f"{tokens:g}M tokens, {spent.seconds / 60:.1f} minutes on {len(lessons)} lessons, on {run.hardware()}; "
+    note += f"loss at the end {spent.loss:.3f}."
     if isinstance(drafter, Eagle3Head):
         save_head(drafter.cpu(), pair / "head", note)
     else:

@@ -29,6 +29,7 @@ from specdemo.training.tasks.tokenizer import BOS_ID, END_ID, prompt_text
 
 GAMMA, TOKENS = 4, 96
 COPYING, MANY = {"data", "code", "edit"}, 5
+SHORT = 64  # tokens of an answer; longer ones go on by themselves
 DRAFTED_SHARE = 5
 """Acceptance is counted on one prompt of so many: every drafter answers each."""
 PARTS = {"target": "target", "draft": "draft", "head": "EAGLE-3 head"}
@@ -64,10 +65,12 @@ def generated(
 ) -> list[list[int]]:
     """The ids of the answers, each up to its end token or of ``longest`` tokens; greedy, or at temperature 1.
 
-    ``at_once``: prompts that are answered together, those of like length.
+    ``at_once``: prompts that are answered together, those of like length. Long answers go on by themselves, so
+    that few steps are of rows that have ended.
     """
+    now = min(longest, SHORT)
     # The usual cache is copied whole in every step.
-    options: dict[str, Any] = {"max_new_tokens": longest, "do_sample": sampled, "cache_implementation": "static"}
+    options: dict[str, Any] = {"max_new_tokens": now, "do_sample": sampled, "cache_implementation": "static"}
     options |= {"eos_token_id": END_ID, "pad_token_id": BOS_ID}
     options |= {"temperature": 1.0, "top_k": 0, "top_p": 1.0} if sampled else {}
     order = sorted(range(len(prompts)), key=lambda i: len(prompts[i]))
@@ -80,6 +83,9 @@ def generated(
         out = model.generate(ids, attention_mask=mask, **options)  # type: ignore[operator]  # transformers' own typing
         for i, row in zip(some, out[:, ids.size(1) :].tolist(), strict=True):
             found[i] = row[: row.index(END_ID) + 1] if END_ID in row else row
+    if now < longest and (long := [i for i, ids in found.items() if END_ID not in ids]):
+        more = generated(model, [prompts[i] + found[i] for i in long], longest - now, sampled, at_once)
+        found |= {i: found[i] + ids for i, ids in zip(long, more, strict=True)}
     return [found[i] for i in range(len(prompts))]
 
 

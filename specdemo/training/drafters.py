@@ -19,7 +19,7 @@ from transformers import DynamicCache, LlamaForCausalLM
 from specdemo.models.eagle3_config import shaped_like
 from specdemo.models.eagle3_head import Eagle3Head
 from specdemo.training.lessons import Lesson, Lessons
-from specdemo.training.loop import REPORT_EVERY, Phase, Run, train
+from specdemo.training.loop import REPORT_EVERY, Phase, Run, Spent, train
 from specdemo.training.models import build_model
 from specdemo.training.tasks.stream import TaskStream, task_mask
 
@@ -38,8 +38,8 @@ def distillation_loss(q_logits: torch.Tensor, p_logits: torch.Tensor, hard_share
 
 def train_draft(
     target: LlamaForCausalLM, lessons: Lessons, tasks: TaskStream, run: Run
-) -> tuple[LlamaForCausalLM, float]:
-    """The trained draft, and the seconds of all starts; goes on from ``folder/draft.pt``."""
+) -> tuple[LlamaForCausalLM, Spent]:
+    """The trained draft and what it took; goes on from ``folder/draft.pt``."""
     recipe, part, numbers = run.recipe, run.recipe.draft, run.recipe.lessons
     vocabulary, context = target.config.vocab_size, target.config.max_position_embeddings
     new = nn.Module.to(build_model(part, 1, vocabulary, context, recipe.seed), run.device)
@@ -90,8 +90,8 @@ def new_head(target: LlamaForCausalLM, seed: int) -> Eagle3Head:
     return head
 
 
-def train_head(target: LlamaForCausalLM, lessons: Lessons, run: Run) -> tuple[Eagle3Head, float]:
-    """The trained head, and the seconds of all starts; goes on from ``folder/head.pt``.
+def train_head(target: LlamaForCausalLM, lessons: Lessons, run: Run) -> tuple[Eagle3Head, Spent]:
+    """The trained head and what it took; goes on from ``folder/head.pt``.
 
     Five steps cost five times one: most of what a head needs is in the first, the rest follows quickly.
     """
@@ -115,8 +115,8 @@ def train_head(target: LlamaForCausalLM, lessons: Lessons, run: Run) -> tuple[Ea
         Phase(alone, step_tokens, lambda _: new, partial(loss, 1)),
         Phase(part.tokens - alone, step_tokens, lambda _: new, partial(loss, part.unrolled)),
     ]
-    head, seconds = train("head", phases, part, run)
-    return head.requires_grad_(False), seconds
+    head, spent = train("head", phases, part, run)
+    return head.requires_grad_(False), spent
 
 
 def unrolled_loss(

@@ -6,12 +6,13 @@ pure function of its number.
 
 from __future__ import annotations
 
+import math
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import torch
 from torch import nn
@@ -45,6 +46,13 @@ class Run:
         return f"{found['device']} ({found['processor']}), threads: {found['threads']}, in {dtype}"
 
 
+class Spent(NamedTuple):
+    """What a training took, and where it ended: the seconds of all starts, and the mean loss of the last steps."""
+
+    seconds: float
+    loss: float
+
+
 @dataclass(frozen=True, slots=True)
 class Phase(Generic[M]):
     """A stretch of training.
@@ -65,8 +73,8 @@ class Phase(Generic[M]):
         return max(1, self.tokens // self.step_tokens)
 
 
-def train(name: str, phases: Sequence[Phase[M]], rates: Rates, run: Run) -> tuple[M, float]:
-    """The trained model, and the seconds of all starts; goes on from ``folder/NAME.pt``.
+def train(name: str, phases: Sequence[Phase[M]], rates: Rates, run: Run) -> tuple[M, Spent]:
+    """The trained model and what that took; goes on from ``folder/NAME.pt``.
 
     Raises:
         SystemExit: the checkpoint is of a run with other numbers.
@@ -78,6 +86,7 @@ def train(name: str, phases: Sequence[Phase[M]], rates: Rates, run: Run) -> tupl
     saved = time.monotonic()
     began = saved - (state["seconds"] if state else 0.0)
     total, model = sum(phase.tokens for phase in phases), None
+    mean = state["loss"] if state else math.nan
     for index, phase in enumerate(phases):
         if state and index < state["phase"]:
             continue
@@ -98,21 +107,22 @@ def train(name: str, phases: Sequence[Phase[M]], rates: Rates, run: Run) -> tupl
             now, done = time.monotonic(), step + 1
             if done == phase.steps or done % REPORT_EVERY == 0:
                 speed = (done - reported) * phase.step_tokens / (now - clock)
+                mean = torch.stack(losses).mean().item()
                 run.log(
                     f"{name}, phase {index + 1} of {len(phases)}: step {done} of {phase.steps}, "
-                    f"loss {torch.stack(losses).mean():.3f}, {speed:,.0f} tokens/s, "
+                    f"loss {mean:.3f}, {speed:,.0f} tokens/s, "
                     f"{(phase.steps - done) * phase.step_tokens / speed / 3600:.1f} h left"
                 )
                 losses, clock, reported = [], now, done
             if done == phase.steps or now - saved >= run.save_every:
                 saved = now
-                place = {"recipe": recipe, "phase": index, "step": done, "seconds": now - began}
+                place = {"recipe": recipe, "phase": index, "step": done, "seconds": now - began, "loss": mean}
                 states = {"model": model.state_dict(), "optimizers": [o.state_dict() for o in optimizers]}
                 path.parent.mkdir(parents=True, exist_ok=True)
                 with written_whole(path) as partial:
                     torch.save(place | states, partial)
     assert model is not None
-    return model.eval(), time.monotonic() - began
+    return model.eval(), Spent(time.monotonic() - began, mean)
 
 
 def schedule(step: int, left: float, rates: Rates) -> float:

@@ -163,7 +163,8 @@ class Recipe(Part):
 
     def of(self, part: str) -> dict[str, Any]:
         """What a part's checkpoint must have been made with: all but the tokens of drafters, which may grow."""
-        own = self.model_dump(mode="json", include={"seed", "shares", part})
+        read = {"lessons"} if part in ("draft", "head") else set[str]()
+        own = self.model_dump(mode="json", include={"seed", "shares", part, *read})
         own[part].pop("tokens", None)
         return own
 
@@ -189,12 +190,12 @@ def recipe_of(changes: Sequence[str]) -> Recipe:
     for change in changes:
         name, _, text = change.partition("=")
         *path, last = name.split(".")
-        place = made
-        for key in path:
-            place = place.setdefault(key, {})
+        place: Any = made
         try:
+            for key in path:
+                place = place.setdefault(key, {})
             place[last] = json.loads(text)
-        except (ValueError, TypeError):
+        except (ValueError, TypeError, AttributeError):
             raise SettingsError("--set", f"{change!r} is no NAME=VALUE in JSON, such as shares.chat=0.") from None
     try:
         return Recipe.model_validate(made)

@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn import functional
 from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 
-from specdemo.training.loop import Phase, Run, load_checkpoint, train
+from specdemo.training.loop import Phase, Run, Spent, load_checkpoint, train
 from specdemo.training.models import build_model, grow, read_model, read_tokenizer
 from specdemo.training.recipe import Target
 from specdemo.training.start import start_copying
@@ -40,8 +40,8 @@ def read_target(folder: Path, work: Path | None = None) -> Trained:
 
 def train_target(
     stream: TaskStream, run: Run, start: LlamaForCausalLM | None = None, compiled: bool = False
-) -> tuple[LlamaForCausalLM, float]:
-    """The finished target, and the seconds of all starts; goes on from ``folder/target.pt``.
+) -> tuple[LlamaForCausalLM, Spent]:
+    """The finished target and what it took; goes on from ``folder/target.pt``.
 
     A run without a checkpoint begins with the layers of ``start``, or else, from two layers on, with an induction
     head. On a CPU ``torch.compile`` makes it three times as fast.
@@ -77,12 +77,12 @@ def train_target(
         Phase(depth.tokens, rows * part.window, partial(begin, i), partial(losses, i))
         for i, depth in enumerate(part.phases)
     ]
-    trained, seconds = train("target", phases, part, run)
+    trained, spent = train("target", phases, part, run)
     # For use: without compiled code, with PyTorch's attention.
     plain = LlamaForCausalLM._from_config(copy.deepcopy(trained.config), attn_implementation="sdpa")
     plain.load_state_dict(trained.state_dict())
     nn.Module.to(plain, trained.device)
-    return plain.eval(), seconds
+    return plain.eval(), spent
 
 
 def _summed_loss(model: LlamaForCausalLM, ids: torch.Tensor, weights: torch.Tensor, run: Run) -> torch.Tensor:

@@ -8,7 +8,7 @@ from itertools import accumulate
 from operator import add, floordiv, mul, sub
 
 from specdemo.training.tasks.corpus import TEMPLATES
-from specdemo.training.tasks.task import Answer, Draw, Grade, Task
+from specdemo.training.tasks.task import Answer, Draw, Grade, Task, typed
 
 _STEP = re.compile(r"(\d+) ([+\-*/]) (\d+)(?: ([+\-]) (\d+))? = (\d+)")
 _COMPUTED = re.compile(r"\{([a-e]|[^}]*[*+/-][^}]*)\}")
@@ -68,6 +68,7 @@ SUMS: dict[str, tuple[Callable[[int, int], list[str]], Callable[[int, int], int]
     "/": (divided, floordiv),
 }
 """Sign → how it is worked, and the result."""
+ORDERS = [line.split(" ⟶ ") for line in TEMPLATES["sums"]["orders"]]
 SAID, PROBLEMS, CHANGES = TEMPLATES["sums"], TEMPLATES["problems"], TEMPLATES["changes"]
 
 
@@ -91,7 +92,9 @@ def worked_sum(draw: Draw) -> Task:
     sign = draw.one("++--**/")
     steps, result = SUMS[sign]
     a, b = numbers(draw, sign)
-    ask = draw.say(SAID["asks"], sum=draw.say(SAID[sign], a=a, b=b))
+    order = typed(draw, draw.chosen([text for of, text in ORDERS if of == sign]))
+    ask = order if draw.chance(0.2) else draw.chosen(SAID["asks"]).replace("{sum}", draw.chosen(SAID[sign]))
+    ask = draw.say(ask, a=a, b=b)
     return Task("sum", ask, "\n".join([*steps(a, b), f"The answer is {result(a, b)}."]))
 
 
@@ -125,14 +128,16 @@ def _words(draw: Draw) -> dict[str, str]:
 
 
 def _template(draw: Draw) -> list[str]:
-    template, words = draw.one(PROBLEMS["told"]), _words(draw)
-    words["ask"] = draw.say(PROBLEMS["how_many"], **words)
-    while True:
+    def make() -> str:
+        template = draw.one(PROBLEMS["told"])
         values = {n: draw.number(2, high) for n, high in zip("abcde", (12, 9, 12, 60, 9), strict=True)}
         computed = {e: eval(e, {}, values) for e in _COMPUTED.findall(template)}
-        if min(computed.values()) > 0:
-            break
-    said = _COMPUTED.sub(lambda match: str(computed[match[1]]), template)
+        if min(computed.values()) <= 0:
+            return make()
+        return _COMPUTED.sub(lambda match: str(computed[match[1]]), template)
+
+    said, words = draw.new("problem", make), _words(draw)
+    words["ask"] = draw.say(PROBLEMS["how_many"], **words)
     return draw.say(said, **words).split(" ⟶ ")
 
 

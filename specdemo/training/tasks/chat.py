@@ -71,8 +71,7 @@ def booking(draw: Draw) -> Task:
 def grade(task: Task, answer: Answer) -> Grade:
     """Ends its turn, never speaks for the user, and names no service but the prompt's."""
     silent = not re.search(r"<\|user\|>|^ *User *:", answer.text, re.MULTILINE)
-    named = services(answer.text)
-    stays = bool(answer.text.strip()) and (not named or bool(named & services(task.prompt)))
+    stays = bool(answer.text.strip()) and services(answer.text) <= services(task.prompt)
     return {
         "all three": [answer.ended and silent and stays],
         "ends its turn": [answer.ended],

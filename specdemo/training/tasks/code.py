@@ -7,10 +7,11 @@ import keyword
 import re
 import subprocess
 import sys
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 from specdemo.training.tasks.corpus import TEMPLATES
-from specdemo.training.tasks.task import Answer, Draw, Grade, Task, rows
+from specdemo.training.tasks.task import Answer, Draw, Grade, Task, rows, typed
 
 SECONDS = 5  # for one answer, with the start of its process
 TRIES = 40  # examples, of which one shows something at best
@@ -32,6 +33,7 @@ KEEPS, CHANGES = (
 )
 ENDS = rows(CODE["ends"])
 SAID = [line.split(" ⟶ ") for line in CODE["said"]]
+_VERBS = CODE["verbs"][0].split()
 # Ends that make nothing of the items, are of numbers alone, or of texts alone.
 ONLY_KEPT, OF_TEXTS = {"count", "any"}, {"joined", "text", "longest"}
 OF_NUMBERS = {"sum", "largest", "smallest", "mean"}
@@ -58,13 +60,16 @@ def function(draw: Draw) -> Task:
     phrase, keeps, changes = (_reworded(draw, text) for text in (phrase, keep.says, change.says))
     comma = "," * ("{} " in phrase)
     what = draw.say((keeps or items) + (f", {changes}{comma}" if changes else ""), **words)
-    given, result = _example(draw, texts, code, name)
+    given, result = _shown(draw, texts, code, name)
+    said = phrase.format(what, mark=mark)
+    if draw.chance(0.15):
+        asked = {"name": name, "argument": argument, "does": _does(said)}
+        return Task("sentence", typed(draw, draw.say(CODE["sentences"], **asked)), code)
     if draw.chance(0.15):  # the signature has types
         some = "list[str]" if texts else "list[int]"
         returns = draw.one(("", " -> list")) if kind == "list" else ""
         code = code.replace(f"({argument})", f"({argument}: {some}){returns}", 1)
     ask = draw.say(CODE["asks"])  # some ask with nothing but the code
-    said = phrase.format(what, mark=mark)
     said = said[0].lower() + said[1:].removesuffix(".") if draw.chance(0.2) else said
     shown = {"call": f"{name}({given!r})", "result": repr(result), "given": repr(given)}
     says = f'{code.splitlines()[0]}\n    """{said}{draw.say(draw.one(CODE["examples"]), **shown)}"""'
@@ -78,6 +83,13 @@ def _reworded(draw: Draw, text: str) -> str:
         if usual in text and draw.chance(0.3):
             return text.replace(usual, other)
     return text
+
+
+def _does(said: str) -> str:
+    """What a docstring says, in the third person: "Count the words." → "counts the words"."""
+    verb, _, rest = said.removesuffix(".").partition(" ")
+    does = f"{verb.lower()}s" if verb in _VERBS else f"returns {verb if verb == 'True' else verb.lower()}"
+    return f"{does} {rest}"
 
 
 def _free(draw: Draw, slot: str) -> str:
@@ -99,7 +111,7 @@ def _parts(draw: Draw) -> tuple[bool, Piece, Piece, int]:
             return texts, keep, change, end
 
 
-def _example(draw: Draw, texts: bool, code: str, name: str) -> tuple[list, object]:
+def _shown(draw: Draw, texts: bool, code: str, name: str) -> tuple[list, object]:
     """Some items and what the function makes of them; at best one that shows something."""
     namespace: dict = {}
     exec(code, namespace)
@@ -118,33 +130,53 @@ sorted str sum tuple zip IndexError KeyError TypeError ValueError
 """
 _PROGRAM = """
 import builtins, os, resource, sys
-code, call, expected, allowed = sys.argv[1:]
+code, calls, expected, allowed = sys.argv[1:]
 resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
 names = {"__builtins__": {name: getattr(builtins, name) for name in allowed.split()}}
 try:
     exec(code, names)
-    os._exit(repr(eval(call, names)) != expected)
+    os._exit(repr(eval(calls, names)) != expected)
 except BaseException:
     os._exit(1)
 """
-"""Runs an answered function on its example; the exit status 0 says that it is right."""
+"""Runs an answered function; the exit status 0 says that it is right."""
+OTHERS: tuple[list[list], ...] = (
+    [[], [7, -3, 12, 0, 7, 2, -8, 25, 1, 4], [5], [-6, -1], [3, 9, 30, 10, 8, 6]],
+    [[], ["stone", "an", "echo", "eel", "stone", "lantern", "bad", "sail", "Oslo"], ["tree"], ["at", "ease"]],
+)
+"""Lists of numbers, and of texts, that a function is tried on beside its example's."""
 
 
-def _call(prompt: str) -> str:
-    """The call that a docstring's example makes, or says in words."""
-    head, says, *_ = prompt.split('"""')
+def _example(prompt: str) -> list[str]:
+    """What a docstring's example calls its function with, in [], where there is one."""
+    head, _, says = prompt.partition('"""')
     name = head.rpartition("def ")[2].partition("(")[0]
     given = re.search(rf"{name}\((\[[^\]]*\]|[^)]*)\)", says) or re.search(r"For (\[[^\]]*\])", says)
-    assert given, prompt
-    return f"{name}({given[1]})"
+    return [given[1]] if given else []
+
+
+def _others(function: Callable[[list], object]) -> list[list]:
+    """The lists that the right function takes."""
+    for some in OTHERS:
+        try:
+            for items in some:
+                function(items)
+        except (TypeError, AttributeError):
+            continue
+        return some
+    return []
 
 
 def grade(task: Task, answer: Answer) -> Grade:
-    """Right: ended, and the function gives what the docstring's example says, in a process with a time limit."""
-    call, known = _call(task.prompt), dict[str, object]()
+    """Right: ended, and the function gives what it should.
+
+    It is run on its example and on further lists of such items, in a process with a time limit.
+    """
+    name, known = task.answer.partition("(")[0].removeprefix("def "), dict[str, Any]()
     exec(task.answer, known)
-    given = [answer.text.replace("\0", ""), call, repr(eval(call, known)), _ALLOWED]
-    command = [sys.executable, "-I", "-S", "-c", _PROGRAM, *given]
+    calls = ", ".join(f"{name}({some})" for some in (*_example(task.prompt), *_others(known[name])))
+    arguments = [answer.text.replace("\0", ""), f"[{calls}]", repr(eval(f"[{calls}]", known)), _ALLOWED]
+    command = [sys.executable, "-I", "-S", "-c", _PROGRAM, *arguments]
     try:
         passed = subprocess.run(command, timeout=SECONDS, capture_output=True).returncode == 0
     except subprocess.TimeoutExpired:

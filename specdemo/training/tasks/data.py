@@ -11,13 +11,17 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from specdemo.training.tasks.corpus import TEMPLATES
-from specdemo.training.tasks.task import Answer, Draw, Grade, Task, around, rows
+from specdemo.training.tasks.edit import MARKS
+from specdemo.training.tasks.task import Answer, Draw, Grade, Task, around, rows, typed
 
 dumps = partial(json.dumps, ensure_ascii=False)
 Value = str | int | float | bool
 Record = dict[str, Value]
 COLUMNS, CONVERT, JSON, SQL = (TEMPLATES[part] for part in ("columns", "convert", "json", "sql"))
 NUMBERS = ("number", "price")
+COMPARED = {column: (more, less) for column, more, less in rows(SQL["compared"])}
+RELATED = dict(rows(SQL["related"]))
+"""Column → how its numbers are compared; → what stands before its texts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,9 +98,9 @@ def as_headed(t: Table) -> str:
     return "\n".join(f"- {first}: {', '.join(rest)}" for first, *rest in rows)
 
 
-def as_brackets(t: Table) -> str:
-    """``- Anna (31)``, of two columns."""
-    return "\n".join("- {} ({})".format(*map(written, row.values())) for row in t.rows)
+def as_twos(t: Table, form: str) -> str:
+    """``- Anna (31)``, of two columns, in a form such as ``- {} ({})``."""
+    return "\n".join(form.format(*map(written, row.values())) for row in t.rows)
 
 
 def as_json(t: Table) -> str:
@@ -123,30 +127,34 @@ def convert(draw: Draw) -> Task:
     if source == "list" and len(t.columns) == 2 and draw.chance(0.4):
         first, second = t.columns
         words["target"] += draw.say(CONVERT["columns"], first=first, second=second)
-        text, asks = as_brackets(t), CONVERT["asks of columns"]
+        text, asks = as_twos(t, draw.one(CONVERT["twos"])), CONVERT["asks of columns"]
     else:
         text = draw.one(FORMS[source])(t)
     text = text.replace(",", ", ") if source == "CSV" and draw.chance(0.3) else text
     if source == "JSON" and draw.chance(0.4):
         text = dumps(t.rows[0] if len(t.rows) == 1 and draw.chance(0.5) else t.rows)
-    ask = around(draw, draw.say(asks, **words), text)
-    return Task(f"to {target}", ask, FORMS[target][0](t))
+    return Task(f"to {target}", around(draw, asks, text, **words), FORMS[target][0](t))
 
 
 def simple(draw: Draw) -> Task:
     """Some texts or numbers as an array, or what is said of one thing as an object, in JSON."""
     made: list[Value] | Record
-    if draw.chance(0.6):
+    if listed := draw.chance(0.6):
         kind = draw.one(("word", "text", "name", "number"))
-        made = [_value(draw, kind) for _ in range(draw.one((2, 3, 3, 4, 5)))]
-        mark = draw.one(("", "- ", "* "))
-        join = "\n" if mark or draw.chance(0.4) else ", "
-        text = join.join(f"{mark}{value}" for value in made)
+        made = draw.several(draw.one((2, 3, 3, 4, 5)), lambda: _value(draw, kind))
+        mark, join = draw.one((*MARKS, ("", ", ")))
+        texts = [f"{mark.format(i)}{written(value)}" for i, value in enumerate(made, 1)]
     else:
         made = table(draw, 1, draw.one((1, 2, 2, 3))).rows[0]
-        text = draw.one((", ", "\n")).join(f"{column}: {written(value)}" for column, value in made.items())
-    words = {"source": "list", "target": draw.say(CONVERT["array" if isinstance(made, list) else "object"])}
-    return Task("to JSON", around(draw, draw.say(CONVERT["asks"], **words), text), dumps(made))
+        sign, join = draw.one((": ", ": ", " = ", "=", " is ", " ")), draw.one((", ", ", ", "\n"))
+        texts = [f"{column}{sign}{written(value)}" for column, value in made.items()]
+    form = "array" if listed else "object"
+    if join == ", " and draw.chance(0.3):  # all in one sentence, as in "a JSON list of x, y and z"
+        *first, last = texts
+        said = draw.one((" and ", ", ")).join([", ".join(first), last] if first else [last])
+        return Task("to JSON", typed(draw, draw.say(CONVERT[f"inline {form}"], items=said)), dumps(made))
+    words = {"source": "list", "target": draw.say(CONVERT[form])}
+    return Task("to JSON", around(draw, CONVERT["asks"], join.join(texts), **words), dumps(made))
 
 
 def edit_json(draw: Draw) -> Task:
@@ -174,9 +182,8 @@ def edit_json(draw: Draw) -> Task:
     alone = len(t.rows) == 1 and draw.chance(0.5)
     asks = JSON[f"{kind} alone" if alone and kind in ("set", "add") else kind]
     before, after = (dumps(some[0]) if alone else as_json(replace(t, rows=tuple(some))) for some in (t.rows, rows))
-    said = {"column": column, "who": who, "new": new, "row": row}
-    ask = draw.say(asks, **said, value=written(value), shown=dumps(value))
-    return Task("edit JSON", around(draw, ask, before), after)
+    said = {"column": column, "who": who, "new": new, "row": row, "value": written(value), "shown": dumps(value)}
+    return Task("edit JSON", around(draw, asks, before, **said), after)
 
 
 def query(draw: Draw) -> Task:
@@ -194,13 +201,19 @@ def query(draw: Draw) -> Task:
     words = {"kind": t.title, "key": key, "number": number, "text": text, "value": value}
     words |= {"than": than, "first": first, "top": top, "order": order, "limit": str(limit)}
     words |= {"few": str(limit % 9 + 2), "wanted": draw.one([c for c in t.columns if c != text])}
+    compared = COMPARED.get(number, ("with more {number} than", "with less {number} than"))
+    words["compared"] = draw.say(compared[sign == "<"], number=number)
+    words["related"] = draw.say(RELATED.get(text, "with {text}"), text=text)
     words |= {"bound": f"WHERE {number} {sign} {limit}", "where": f"WHERE {text} = '{value}'"}
     question, _, answer = draw.say(SQL["questions"], **words).partition(" ⟶ ")
     if draw.chance(0.15):  # as it is typed in haste
         question = question[0].lower() + question[1:].rstrip("?.")
     types = {"number": "INT", "price": "REAL", "flag": "BOOLEAN"}
-    typed = ", ".join(f"{column} {types.get(kind, 'TEXT')}" for column, kind in t.columns.items())
-    shown = {"schema": f"{t.title}({', '.join(t.columns)})", "typed": f"{t.title}{draw.one(('', ' '))}({typed})"}
+    typed_columns = ", ".join(f"{column} {types.get(kind, 'TEXT')}" for column, kind in t.columns.items())
+    *first, last = t.columns
+    shown = {"schema": f"{t.title}{draw.one(('', '', ' '))}({draw.one((', ', ', ', ',')).join(t.columns)})"}
+    shown |= {"typed": f"{t.title}{draw.one(('', ' '))}({typed_columns})", "table": t.title}
+    shown["columns"] = f"{', '.join(first)}{draw.one((' and ', ', '))}{last}"
     return Task("SQL", draw.say(SQL["schemas"], question=question, **shown), answer)
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 
 from specdemo.training.tasks.corpus import TEMPLATES
-from specdemo.training.tasks.task import Draw, Task, around
+from specdemo.training.tasks.task import SLOTS, Draw, Task, around, typed
 
-EDIT, LIST, COPY = (TEMPLATES[part] for part in ("edit", "list", "copy"))
-KINDS = {"replace": 6, "capitals": 2, "quotes": 1, "upper": 1, "remove word": 2, "remove": 1, "add": 1}
-LIST_KINDS = {"replace": 5, "capitals": 1, "quotes": 1, "remove item": 2, "remove": 1, "add": 1, "add item": 2}
+EDIT, INLINE, LIST, COPY = (TEMPLATES[part] for part in ("edit", "inline edit", "list", "copy"))
+ITEM_KINDS = {"replace": 5, "capitals": 1, "quotes": 1, "remove": 1, "add": 1}  # of a text, and of a list
+KINDS = ITEM_KINDS | {"replace": 6, "capitals": 2, "upper": 1, "lower": 1, "remove word": 2, "two": 1, "kind": 2}
+LIST_KINDS = ITEM_KINDS | {"remove item": 2, "add item": 2, "insert": 2}
 # Before each item of a list, and between two.
 MARKS = (
     ("- ", "\n"),
@@ -18,27 +19,36 @@ MARKS = (
     ("", ", "),
     ("{}. ", "\n"),
 )
-_WORD = re.compile(r"#?\w+(?:['-][A-Z0-9]\w*)*")  # such as oven, O'Brien, AB-12
+# What may be all that a request says of a word: it must be the only one of its kind.
+NAMED = {"day": "|".join(SLOTS["day"]), "month": "|".join(SLOTS["month"]), "number": r"\d+"}
+_WORD = re.compile(r"#?\w+(?:['-][A-Z0-9]\w*|'(?:t|re|ve|ll|d|m)\b)*")  # such as oven, O'Brien, don't, AB-12
 
 
 def edit(draw: Draw) -> Task:
     """One to four sentences, or items of a list, and a change that can be made to them."""
     listed = draw.chance(0.35)
-    mark, join = (
-        draw.one((("- ", "\n"), ("", "\n"), ("* ", "\n"), ("", ", "), ("{}. ", "\n"))) if listed else ("", " ")
-    )
+    mark, join = draw.one(MARKS) if listed else ("", " ")
     slot = draw.one(("text", "word", "name", "phrase", "number")) if listed else "sentence"
     count = draw.one((2, 3, 3, 4, 5) if listed else (1, 1, 1, 1, 2, 2, 2, 3, 4))
     items = draw.several(count, lambda: draw.slot(slot))
+    if draw.chance(0.1):  # as it is typed in haste
+        items = [item.lower() for item in items]
     kind = draw.weighted(LIST_KINDS if listed else KINDS)
     index = draw.number(0, len(items) - 1)
     words = _WORD.findall(items[index])
     rare = [w for w in words if w.lower() not in draw.corpus.usual and (len(w) > 2 or w[-1].isdigit())]
-    old = draw.one(rare or words)
-    if (kind == "remove" and len(items) == 1) or (kind == "capitals" and old == old.upper()):
+    old, second = (draw.one(rare or words) for _ in range(2))
+    named = [(name, found[0]) for name, these in NAMED.items() if len(found := _all(these, items)) == 1]
+    impossible = {"remove": len(items) == 1, "capitals": old == old.upper(), "two": old == second}
+    impossible |= {"kind": not named, "lower": items == [item.lower() for item in items]}
+    if impossible.get(kind):
         kind = "replace"
-    there = re.compile(rf"(?<!\w){re.escape(old)}(?!\w)")
-    first, new = draw.chance(0.5), _like(old, draw)
+    named_by = ""
+    if kind == "kind":
+        named_by, old = draw.one(named)
+    first, new, other = draw.chance(0.5), _like(old, draw), _like(second, draw)
+    if old == old.lower():
+        new = new.lower()
     place = draw.one(EDIT["starts" if first else "ends"])
     if kind in ("remove", "remove item"):
         last = index == len(items) - 1 and draw.chance(0.5)
@@ -47,40 +57,65 @@ def edit(draw: Draw) -> Task:
     elif kind in ("add", "add item"):
         new = draw.slot(slot)
         answer = [new, *items] if kind == "add" and first else [*items, new]
+    elif kind == "insert":
+        new, old = draw.slot(slot), items[index]
+        answer = [*items[: index + first], new, *items[index + first :]]
     elif kind == "remove word":
-        answer = [re.sub(rf" ?{there.pattern}", "", item).strip() for item in items]
+        answer = [re.sub(rf" ?{_whole(old)}", "", item).strip() for item in items]
     else:
-        put = {"replace": new, "capitals": old.upper(), "quotes": f'"{old}"'}
-        answer = [item.upper() if kind == "upper" else there.sub(put[kind], item) for item in items]
+        put = {"capitals": {old: old.upper()}, "quotes": {old: f'"{old}"'}, "two": {old: new, second: other}}
+        by = put.get(kind, {old: new})
+        cased = {"upper": str.upper, "lower": str.lower}.get(kind)
+        answer = [cased(item) if cased else _exchanged(item, by) for item in items]
     unit = "sentence" if not listed else "item" if join == ", " else "line"
-    change = draw.say(EDIT[kind], old=old, new=new, place=place, unit=unit)
+    said = {"old": old, "new": new, "second": second, "other": other, "place": place, "unit": unit}
+    said |= {"where": "after" if first else "before", "kind": named_by}
     text, result = (join.join(mark.format(i) + item for i, item in enumerate(some, 1)) for some in (items, answer))
-    return Task(kind, around(draw, change, text), result)
+    if kind in INLINE and "\n" not in text and draw.chance(0.25):
+        asked = typed(draw, draw.chosen(INLINE["asks"])).replace("{change}", draw.chosen(INLINE[kind]))
+        return Task(kind, draw.say(asked, text=text, **said), result)
+    return Task(kind, around(draw, EDIT[kind], text, **said), result)
+
+
+def _whole(word: str) -> str:
+    return rf"(?<!\w){re.escape(word)}(?!\w)"
+
+
+def _all(these: str, items: list[str]) -> list[str]:
+    return re.findall(rf"(?<!\w)(?:{these})(?!\w)", "\n".join(items))
+
+
+def _exchanged(text: str, by: dict[str, str]) -> str:
+    """With these words exchanged, all at once: what was put in is not exchanged again."""
+    return re.sub("|".join(map(_whole, by)), lambda found: by[found[0]], text)
 
 
 def _like(old: str, draw: Draw) -> str:
     """Another word of the same kind."""
-    slot = "number" if old.isdigit() else "code" if re.search(r"\d", old) else ""
-    slot = slot or ("proper" if old[0].isupper() else "word")
+    kinds = [name for name, these in NAMED.items() if re.fullmatch(these, old)]
+    slot = kinds[0] if kinds else "code" if re.search(r"\d", old) else "proper" if old[0].isupper() else "word"
     while (new := draw.slot(slot)) == old:
         pass
     return new
 
 
 def relist(draw: Draw) -> Task:
-    """The items of a list in another form."""
+    """The items of a list in another form, or changed alike in the same form."""
     items = draw.several(draw.one((2, 3, 3, 4, 5)), lambda: draw.slot(draw.one(("word", "word", "text"))))
-    source, kind = draw.one((", ", "\n", "\n- ")), draw.one(list(LIST))
-    mark = source.removeprefix("\n") if source != ", " else ""
-    answer = {
-        "bullets": "\n".join(f"- {item}" for item in items),
-        "numbers": "\n".join(f"{i}. {item}" for i, item in enumerate(items, 1)),
-        "commas": ", ".join(items),
-        "quotes": ", ".join(f'"{item}"' for item in items),
-        "capitals": mark + source.join(items).upper(),
-        "upside down": mark + source.join(reversed(items)),
-    }[kind]
-    return Task(f"list {kind}", around(draw, draw.say(LIST[kind]), mark + source.join(items)), answer)
+    mark, join = draw.one(MARKS)
+    shape = {("- ", "\n"): "bullets", ("{}. ", "\n"): "numbers", ("", ", "): "commas", ("", "\n"): "lines"}
+    shapes = {name: form for form, name in shape.items()}
+    kind = draw.one([name for name in LIST if name != shape.get((mark, join))])
+    changed = {"quotes": [f'"{item}"' for item in items], "capitals": [item.upper() for item in items]}
+    changed["upside down"] = items[::-1]
+    text, answer = (
+        between.join(before.format(i) + item for i, item in enumerate(some, 1))
+        for (before, between), some in (
+            ((mark, join), items),
+            (shapes.get(kind, (mark, join)), changed.get(kind, items)),
+        )
+    )
+    return Task(f"list {kind}", around(draw, LIST[kind], text), answer)
 
 
 def copy(draw: Draw) -> Task:

@@ -107,14 +107,19 @@ class Draw:
         return self.rng.choices(list(weights), list(weights.values()))[0]
 
     def say(self, template: str | Sequence[str], **given: object) -> str:
-        """A template, or one of several, with one of each ``<this|that>`` and with its ``{slots}`` filled.
+        """A template, or one of several, as ``chosen``, with its ``{slots}`` filled.
 
         A slot that is not given is one of ``SLOTS`` or a method, such as ``{noun}``.
         """
+        text = self.chosen(template)
+        return _SLOT.sub(lambda slot: str(given[slot[1]]) if slot[1] in given else self.slot(slot[1]), text)
+
+    def chosen(self, template: str | Sequence[str]) -> str:
+        """A template, or one of several, with one of each ``<this|that>``; its slots stay."""
         text = template if isinstance(template, str) else f"<{self.one(template)}>"
         while choice := _CHOICE.search(text):
             text = text[: choice.start()] + self.one(choice[1].split("|")) + text[choice.end() :]
-        return _SLOT.sub(lambda slot: str(given[slot[1]]) if slot[1] in given else self.slot(slot[1]), text)
+        return text
 
     def slot(self, name: str) -> str:
         """What a slot of this name is filled with."""
@@ -160,25 +165,31 @@ class Draw:
         return reworded(self.document(self.corpus.sentences), self)
 
 
-def around(draw: Draw, ask: str, text: str) -> str:
-    """Most people ask first, some after the text, in the next line or after a blank one.
+def around(draw: Draw, asks: str | Sequence[str], text: str, **given: object) -> str:
+    """A request, filled with what is given, and the text that it is about.
 
-    What ends with a colon stands before it, or in its line.
+    Most people ask first, some after the text, in the next line or after a blank one. What ends with a colon
+    stands before the text, or in its line.
     """
-    ask, gap = typed(draw, ask), draw.one(("\n", "\n", "\n", "\n\n"))
-    if "\n" not in text and draw.chance(0.5 if ask.endswith(":") else 0.1):
-        return f"{ask.rstrip('.:')}: {text}"
-    return f"{text}{gap}{ask}" if draw.chance(0.2) and not ask.endswith(":") else f"{ask}{gap}{text}"
+    ask, gap = typed(draw, draw.chosen(asks)), draw.one(("\n", "\n", "\n", "\n\n"))
+    if "\n" not in text and ": {" not in ask and draw.chance(0.5 if ask.endswith(":") else 0.15):
+        ask, gap = f"{ask.rstrip('.:')}:", " "
+    after = draw.chance(0.2) and not ask.endswith(":")
+    said = draw.say(ask, **given)
+    return f"{text}{gap}{said}" if after else f"{said}{gap}{text}"
 
 
 def typed(draw: Draw, ask: str) -> str:
-    """A request as it is typed: some begin with please or without a capital, and end without a full stop."""
+    """A template as it is typed: some begin with please or without a capital, and end without a full stop."""
     if draw.chance(0.6):
         return ask
     verb, _, rest = ask.partition(" ")
     if verb in _VERBS:
         ask = f"{draw.one(TYPED['before'])}{verb.lower()} {rest}"
-    return ask.removesuffix(".") + draw.one(TYPED["after"]) if ask.endswith(".") else ask
+    elif draw.chance(0.5):
+        ask = ask[0].lower() + ask[1:]
+    after = "" if "please" in ask.lower() else draw.one(TYPED["after"])
+    return ask.removesuffix(".") + after if ask.endswith(".") else ask
 
 
 def reworded(text: str, draw: Draw) -> str:
