@@ -16,7 +16,7 @@ from specdemo.training.answers import Checked, copied
 from specdemo.training.drafters import distillation_loss, new_head, train_draft, train_head
 from specdemo.training.gguf import write_pair
 from specdemo.training.lessons import Lessons
-from specdemo.training.loop import Muon, Run, load_checkpoint, schedule
+from specdemo.training.loop import Muon, Run, Spent, load_checkpoint, schedule
 from specdemo.training.models import build_model, grow, read_model, read_tokenizer
 from specdemo.training.recipe import TINY, Rates, Target, recipe_of
 from specdemo.training.start import start_copying
@@ -165,7 +165,7 @@ def test_a_run_that_is_killed_ends_as_one_that_was_not(
     target, lessons = read_model(folders["work"] / "target"), Lessons(folders["work"], 1)
     tasks = TaskStream(domains(folders["corpus"]), RECIPE.shares, tokenizer, 1)
 
-    def trained(folder: str, log: Callable[[str], None]) -> tuple[torch.nn.Module, float]:
+    def trained(folder: str, log: Callable[[str], None]) -> tuple[torch.nn.Module, Spent]:
         run = Run(tmp_path / folder, RECIPE, CPU, torch.float32, log, save_every=0.0)
         if name == "target":
             return train_target(tasks, run)
@@ -175,15 +175,16 @@ def test_a_run_that_is_killed_ends_as_one_that_was_not(
         if "phase 2 of 2" in message:
             raise Killed
 
-    whole, seconds = trained("whole", lambda message: None)
+    whole, spent = trained("whole", lambda message: None)
     with pytest.raises(Killed):
         trained("killed", kill)
     state = load_checkpoint(tmp_path / "killed" / f"{name}.pt")
     assert state is not None
     assert (state["phase"], state["step"] > 1) == (1, True)
     resumed, longer = trained("killed", lambda message: None)
-    assert longer > state["seconds"]
-    assert seconds > 0
+    assert longer.seconds > state["seconds"]
+    assert spent.seconds > 0
+    assert min(spent.loss, longer.loss) > 0
     for key, weight in whole.state_dict().items():
         assert torch.equal(resumed.state_dict()[key], weight), key
 
@@ -201,8 +202,9 @@ def test_drafters_go_on_with_more_tokens_and_the_card_tells_of_every_part(
         command(folders, stage, "--set", f"{stage}.tokens=4000")
         second = load_checkpoint(pair / f"{stage}.pt")
         assert first["step"] < second["step"]
-        with pytest.raises(SystemExit, match=rf"{stage}\.pt is of a run with other numbers; give another folder"):
-            command(folders, stage, "--set", f"{stage}.matrix_lr=1")
+        for other in (f"{stage}.matrix_lr=1", "lessons.answer_tokens=30"):
+            with pytest.raises(SystemExit, match=rf"{stage}\.pt is of a run with other numbers; give another"):
+                command(folders, stage, "--set", other)
         target = read_model(pair / "target")
         model = Eagle3Head.load(pair / "head", target) if stage == "head" else read_model(pair / "draft")
         name = "fc.weight" if stage == "head" else "model.norm.weight"
@@ -214,7 +216,7 @@ def test_drafters_go_on_with_more_tokens_and_the_card_tells_of_every_part(
     for part in (
         *("| EAGLE-3 head | chat |", "| draft model | edit |", "| arithmetic | steps |", "token 4", "### code"),
         *("unseen words | known words |", "| outside | right | 0 of 1 (0%) | 0 of 1 (0%) |"),
-        *("**EAGLE-3 head**: 0.004M tokens, ", "0.002048M tokens at 2 layers, 0.0 hours on "),
+        *("**EAGLE-3 head**: 0.004M tokens, ", "0.002048M tokens at 2 layers, 0.0 hours on ", "loss at the end "),
     ):
         assert part in card
     log = (pair / "log.txt").read_text(encoding="utf-8")
