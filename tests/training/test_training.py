@@ -241,7 +241,7 @@ def test_the_check_reads_a_finished_target_and_a_checkpoint(
 
 
 def test_words_that_come_out_right_are_counted_by_their_pieces() -> None:
-    """Guards the figure behind ``unfamiliar_pieces``: words of the prompt that the right answer has too."""
+    """Guards a figure of ``check``: words of the prompt that the right answer has too."""
     task = Task("edit", "Say tennis, judo and Reykjavik.", "tennis judo Reykjavik")
     sides = {"known": {"edit": Checked([task], [Answer("tennis jud Reykjavik")], [])}}
     said = copied(sides, read_tokenizer(ASSETS / "builtin" / "target"))

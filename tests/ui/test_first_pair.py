@@ -5,27 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from browsing import wait_for_phase
 from playwright.sync_api import Page, expect
 
-from specdemo.runs.prompts import examples
 from specdemo.ui.panel import first_pair
-from specdemo.ui.panel.first_pair import EXPECT, expected, offers, real_pairs, unfamiliar
+from specdemo.ui.panel.first_pair import EXPECT, offers, real_pairs
 
 pytest_plugins = ["browser_fixtures"]
-
-
-def test_words_that_the_target_was_not_trained_on_are_named() -> None:
-    """Guards the words of a person, the examples' own, and what is no word; nothing is said of other pairs."""
-    said = expected("builtin", "Make JSON: name Xavier, city Reykjavik, sport tennis, <b>judo</b>, Xavier")
-    assert said == f"<p>{EXPECT} New to it, so easily wrong: <b>Xavier</b>, <b>Reykjavik</b>, <b>judo</b>.</p>"
-    assert expected("qwen3-gguf", "Reykjavik") == expected("server:a", "Reykjavik") == ""
-    words = [word for example in examples() for word in unfamiliar(example.prompt)]
-    assert len(words) <= len(examples()) / 2, words
-    assert "and 2,994 more" in expected(
-        "builtin-target", " ".join(f"xq{'abcdefghij'[n % 10]}z{'q' * (n // 10)}" for n in range(3000))
-    )
-    assert len(expected("builtin", "你好" * 5000)) < 300
 
 
 @pytest.mark.parametrize(
@@ -51,14 +36,11 @@ def test_real_models_are_offered_that_this_machine_holds(
 
 
 def test_one_press_goes_to_a_real_model_and_keeps_the_prompt(open_page: Callable[..., Page]) -> None:
-    """On a phone, by the keyboard: the line, its words once the prompt is left, the list, and the pair's card."""
+    """On a phone, by the keyboard: the line, the list, and the pair's card."""
     page = open_page("length=8", viewport={"width": 390, "height": 844})
-    line, prompt = page.locator("#expect"), page.locator("#prompt textarea")
-    expect(line).to_have_text(EXPECT)
+    prompt = page.locator("#prompt textarea")
+    expect(page.locator("#expect")).to_have_text(EXPECT)
     prompt.fill("Say Reykjavik and <i>judo</i>")
-    page.locator("#run").click()
-    wait_for_phase(page, "done")
-    expect(line).to_contain_text("easily wrong: Reykjavik, judo.")
     summary = page.locator("#real-models summary")
     summary.focus()
     page.keyboard.press("Enter")

@@ -162,7 +162,7 @@ def test_one_run_button_follows_the_tab_and_says_what_it_will_do(page: Page) -> 
     expect(starts).to_have_text(["Measure"])
     expect(page.get_by_role("tab", name="Which setting?")).to_be_focused()
     note = page.locator("#sweep-drafts")
-    expect(note).to_contain_text("24 runs of at most 128 tokens")
+    expect(note).to_contain_text("24 runs of at most 256 tokens")
     expect(note).to_contain_text("They take about")
     expect(page.locator("#sweep-results .example")).to_be_visible()
     expect(page.locator("#sweep-csv")).to_be_hidden()  # an example is no result to save

@@ -360,6 +360,20 @@ def test_a_round_taken_apart_says_why_a_token_was_dropped(
     expect(card.locator("h3")).to_have_text("Round 1, taken apart")
 
 
+def test_a_round_taken_apart_comes_into_view(offline: Callable[[Path], Page], tmp_path: Path) -> None:
+    """Guards a card that opened below the window's edge; only who asks for less motion is there at once."""
+    specdemo.export_html([apart_lane("exact")], tmp_path / "replay.html")
+    page = offline(tmp_path / "replay.html")
+    page.set_viewport_size({"width": 1280, "height": 520})
+    wait_for_phase(page, "done")
+    for motion in ("no-preference", "reduce"):
+        page.emulate_media(reduced_motion=motion)
+        page.evaluate("window.scrollTo(0, 0)")
+        press = page.locator("[data-action=apart]")
+        assert press.evaluate("(e) => { e.click(); return window.scrollY > 0; }") == (motion == "reduce")
+        expect(page.locator("[data-role=apart]")).to_be_in_viewport(ratio=1)
+
+
 def test_every_round_crosses_once_and_none_is_lost(page: Page) -> None:
     """Guards busy and hidden pages, where values come faster than rounds, and a connection that breaks."""
     streams, run, rounds = RoundStreams(), RaceView([PLAIN_LANE]), shipped()[0].traces[0].rounds[:40]

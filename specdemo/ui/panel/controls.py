@@ -46,7 +46,6 @@ class Controls:
     card: tuple[gr.HTML, gr.Button, gr.Button]  # says what the pair is; the buttons Load and Stop loading
     wished: gr.State  # the method that was last wished for each lane
     note: gr.HTML  # says what is wrong in the panel
-    expect: gr.HTML  # says what to expect of the builtin pair
     starts: dict[str, gr.Button]  # the button of each tab that starts it
     stop: gr.Button  # ends everything that its visitor runs, on whichever tab it was started
 

@@ -2,52 +2,21 @@
 
 from __future__ import annotations
 
-import json
-from functools import cache
-from html import escape
-
-from tokenizers import Tokenizer
-
 from specdemo.drafters import GGUF
 from specdemo.machine import bfloat16_instructions
 from specdemo.models.memory import best_device
-from specdemo.models.request import ASSETS, CatalogEntry, catalog
-from specdemo.prompt import words_of
+from specdemo.models.request import CatalogEntry, catalog
 from specdemo.runs.store import room
 from specdemo.servers.llama_server import is_here
 from specdemo.view.assets import fill
 
 EXPECT = "A tiny model for six kinds of task: its speed is real, its knowledge is not."
-TARGET = ASSETS / "builtin" / "target"
-BITS_PER_SECOND, MOST_OFFERED, MOST_NAMED = 50e6, 3, 6
+BITS_PER_SECOND, MOST_OFFERED = 50e6, 3
 
 
 def is_builtin(pair: str) -> bool:
     """Whether a value of the pair's control is one of those that come with the app."""
     return pair in catalog() and catalog()[pair].target.startswith("assets:")
-
-
-def expected(pair: str, prompt: str) -> str:
-    """What to expect of a builtin pair, and of these words; empty of any other pair."""
-    words = unfamiliar(prompt)
-    named = ", ".join(f"<b>{escape(f'{w[:20]}…' if len(w) > 20 else w)}</b>" for w in words[:MOST_NAMED])
-    more = f" and {len(words) - MOST_NAMED:,} more" if len(words) > MOST_NAMED else ""
-    new = f" New to it, so easily wrong: {named}{more}." if words else ""
-    return f"<p>{EXPECT}{new}</p>" if is_builtin(pair) else ""
-
-
-@cache
-def _tokenizer() -> tuple[Tokenizer, int | None]:
-    """The target’s, and from how many pieces on a word is unfamiliar, if its config.json says so after a check."""
-    config = json.loads((TARGET / "config.json").read_text(encoding="utf-8"))
-    return Tokenizer.from_file(str(TARGET / "tokenizer.json")), config.get("unfamiliar_pieces")
-
-
-def unfamiliar(prompt: str) -> list[str]:
-    """The words of a prompt that the builtin target is likely to get wrong, by their pieces."""
-    tokenizer, many = _tokenizer()
-    pieces = {word: len(tokenizer.encode(f" {word}", add_special_tokens=False)) for word in words_of(prompt)}
-    return [word for word, count in pieces.items() if many and count >= many]
 
 
 def size_here(entry: CatalogEntry) -> float:

@@ -15,7 +15,7 @@ from specdemo.runs.prompts import by_domain
 from specdemo.runs.store import room
 from specdemo.settings import MAX_TREE_NODES, Settings
 from specdemo.ui.panel.controls import UNQUEUED, Controls, updates
-from specdemo.ui.panel.first_pair import is_builtin, offers, size_here
+from specdemo.ui.panel.first_pair import EXPECT, is_builtin, offers, size_here
 from specdemo.ui.state.couplings import BROUGHT, DRAFTER, MODE, RULE, nearest_offered
 from specdemo.ui.state.methods import FIRST_LANES, server_of, wish_of
 from specdemo.ui.state.request import OPTIONS, shown_options
@@ -72,7 +72,7 @@ def create_panel(controls: Controls) -> None:
         chip.click(partial(_next_example, domain), prompt, prompt, **UNQUEUED)
     create_run_row(controls)
     with gr.Column(elem_id="first-pair") as first_pair:
-        controls.expect = gr.HTML(value=None, padding=False, elem_id="expect")
+        gr.HTML(f"<p>{EXPECT}</p>", padding=False, elem_id="expect")
         gr.HTML(offers(), padding=False, elem_id="real-models")
     sheet = gr.Button("Settings: models, lanes, length, sampling", size="sm", elem_id="settings-toggle")
     sheet.click(None, None, None, js="() => { window.SpecDemoPanel.toggleSettings(); }", **UNQUEUED)

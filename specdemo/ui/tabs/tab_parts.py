@@ -28,7 +28,6 @@ from specdemo.ui.jobs.measuring import MeasureJob
 from specdemo.ui.jobs.queue import JobRunner, visitor_of
 from specdemo.ui.jobs.session_recordings import RoundStreams
 from specdemo.ui.panel.controls import UNQUEUED, UNSEEN, Controls, drawn_by
-from specdemo.ui.panel.first_pair import expected
 from specdemo.ui.state.request import PanelRequest, whole
 from specdemo.ui.state.state import DOMAINS, OWN, PANEL, TABS, Measured, in_page_words
 from specdemo.view.assets import fill
@@ -230,7 +229,7 @@ def announce(
     """
     read = controls.inputs(*TABS)
     files = [file for start in starts for file in start.more]  # with prompts
-    notes: list[Any] = [controls.expect, controls.note, *(start.note for start in starts)]
+    notes: list[Any] = [controls.note, *(start.note for start in starts)]
 
     def say(request: gr.Request, *sent: Any) -> list[Any]:
         found, texts = said(sent)
@@ -242,9 +241,9 @@ def announce(
         try:
             found = controls.request(values, *TABS)
         except SpecDemoError as error:
-            return None, [gr.skip(), *[_refused(error)] * (len(notes) - 1)]
+            return None, [_refused(error)] * len(notes)
         plans = (_note(start, found, not given.isdisjoint(start.more), paces) for start in starts)
-        return found, [expected(found.state.pair, found.prompt), "", *plans]
+        return found, ["", *plans]
 
     # Values are taken as they are sent: while another pair changes a lane's choices, its method may not be one of
     # them, which Gradio would answer with an error.

@@ -13,6 +13,7 @@
 /** Seconds that may pass between two frames; with more, the page was hidden, and the clock must stand still. */
 const LONGEST_FRAME = 0.25;
 const PAUSED = "Paused; decoding goes on behind it";
+const STILL = matchMedia("(prefers-reduced-motion: reduce)");
 
 /** What the button calls what it will do next, by the state of what is played. */
 const PLAY = { playing: "Pause", paused: "Play", over: "Play again" };
@@ -143,7 +144,7 @@ class Player {
     this.opening = null;
     this.setSpeed(speed);
     if (waits) return;
-    if (matchMedia("(prefers-reduced-motion: reduce)").matches) this.moveTo(this.length);
+    if (STILL.matches) this.moveTo(this.length);
     else this.play();
   }
 
@@ -309,6 +310,7 @@ class Player {
   takeApart() {
     this.pause();
     this.apart.take(this.rounds, this.shown);
+    this.apart.card.scrollIntoView({ behavior: STILL.matches ? "instant" : "smooth", block: "nearest" });
   }
 
   /** Space and arrows, where they have no other meaning: under a run that has ended they still scroll the page. */
