@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from operator import index
 from typing import Any
@@ -31,11 +30,6 @@ class Conversation(str):
 def messages_of(prompt: str) -> list[dict[str, str]]:
     """The prompt as a chat template takes it: the user's one message, or a conversation's."""
     return [*prompt.messages] if isinstance(prompt, Conversation) else [{"role": "user", "content": prompt}]
-
-
-def words_of(text: str) -> list[str]:
-    """The words of three letters or more, each once."""
-    return [*dict.fromkeys(re.findall(r"[^\W\d_]{3,}", text))]
 
 
 def one_by_one(prompts: Any) -> list[Any]:

@@ -150,12 +150,8 @@ def _median(values: Iterable[float | None]) -> float | None:
     return median(known) if known else None
 
 
-MEDIANS = {
-    "all domains": "{method}",
-    "speed-up": "{speedup:.2f}×",
-    "c": "{draft_cost:.2f}",
-    "v": "{verify_cost:.2f}",
-}
+MEDIANS = {"all domains": "{method}", "speed-up": "{speedup:.2f}×"}
+MEDIANS |= {"c": "{draft_cost:.2f}", "v": "{verify_cost:.2f}"}
 OVER = {"domain": "{domain}", "prompts": "{prompts}", "looping": "{looping}", "tokens": "{tokens:.0f}"}
 OF_ROWS = {"domain": "{domain}", "row": "{row}", "copies in": "{copied:.0%}", "τ": "{tau:.2f}"}
 OF_ROWS |= {"of its best part's": "{kept:.2f}", "best part": "{part}", "speed over it": spread("over")}
@@ -202,13 +198,6 @@ def table(found: Results) -> str:
 
 
 if __name__ == "__main__":
-    methods = {
-        "pair": "builtin",
-        "gammas": [3, 5, 8],
-        "nodes": [0],
-        "p_mins": [0.4],
-        "temperature": 0.0,
-        "threads": 1,
-    }
-    extent = {"corpus": None, "prompts": 4, "tuning": 2, "tokens": 128}
+    methods = {"pair": "builtin", "gammas": [3, 5, 8], "nodes": [0], "p_mins": [0.4], "temperature": 0.0}
+    extent = {"threads": 1, "corpus": None, "prompts": 4, "tuning": 2, "tokens": 128}
     run_bench("", __doc__, measure, table, **methods, **extent)

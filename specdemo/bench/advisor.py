@@ -88,11 +88,8 @@ COLUMNS = {
 
 def table(found: Results) -> str:
     claims = [
-        verdict(
-            each["share"] >= 1 - found["within"],
-            f"{each['domain']}: {each['share']:.1%} in {each['seconds']:.0f} s",
-        )
-        for each in found["domains"]
+        verdict(d["share"] >= 1 - found["within"], f"{d['domain']}: {d['share']:.1%} in {d['seconds']:.0f} s")
+        for d in found["domains"]
     ]
     return "\n".join([columns(COLUMNS, found["domains"]), "", *claims])
 

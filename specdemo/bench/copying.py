@@ -122,10 +122,8 @@ def measure(args: Args) -> Results:
     requests = [tokens_of("settings.py", 40 * (turn + 1))[-40:] for turn in range(TURNS)]
     alone = [*zip(requests, files[1:], strict=True)]
     beside = [(request + file, after) for (request, after), file in zip(alone, files, strict=False)]
-    found += [
-        session("session, file in the prompt", beside, lanes),
-        session("session, file not there", alone, lanes),
-    ]
+    found.append(session("session, file in the prompt", beside, lanes))
+    found.append(session("session, file not there", alone, lanes))
     return {
         "texts": [row for rows in found for row in rows.values()],
         "gain": found[-1][EARLIER]["speedup"] / found[-1]["prompt lookup"]["speedup"],
@@ -139,15 +137,9 @@ def table(found: Results) -> str:
     looks = {"tokens": "{length:,}", "MB": "{memory:.1f}", "µs a token": "{token:.1f}"}
     looks |= {"µs, no match": "{nothing:.1f}", "µs, a copy": "{copies:.0f}"}
     share, step = found["index"][1]["nothing"] / found["step"], found["step"] / 1000
-    claims = [
-        verdict(
-            found["gain"] >= LEAST_GAIN, f"earlier outputs give {found['gain']:.2f} of prompt lookup's speed-up"
-        ),
-        verdict(
-            share < MOST,
-            f"at 8,192 tokens a look without a match takes {share:.3%} of a plain step of {step:.1f} ms",
-        ),
-    ]
+    gain = f"earlier outputs give {found['gain']:.2f} of prompt lookup's speed-up"
+    look = f"at 8,192 tokens a look without a match takes {share:.3%} of a plain step of {step:.1f} ms"
+    claims = [verdict(found["gain"] >= LEAST_GAIN, gain), verdict(share < MOST, look)]
     return "\n\n".join((columns(texts, found["texts"]), columns(looks, found["index"]), "\n".join(claims)))
 
 

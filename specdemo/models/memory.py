@@ -37,10 +37,7 @@ class Footprint:
 def measure(model: nn.Module) -> Footprint:
     """Count the bytes that a loaded model's parameters and buffers take, each tensor once."""
     tensors = {id(t): t for t in (*model.parameters(), *model.buffers())}.values()
-    return Footprint(
-        sum(map(_stored_bytes, tensors)),
-        sum(tensor.nbytes for tensor in tensors),
-    )
+    return Footprint(sum(map(_stored_bytes, tensors)), sum(tensor.nbytes for tensor in tensors))
 
 
 def estimate(model: PreTrainedModel, dtype: torch.dtype, quantization: str | None, packing: int) -> Footprint:

@@ -18,7 +18,7 @@ from transformers import LlamaForCausalLM
 from specdemo.errors import SpecDemoError
 from specdemo.models.eagle3_head import Eagle3Head, save_head
 from specdemo.models.pair import checked_threads
-from specdemo.training.answers import check_held_out, copied, table, write_card
+from specdemo.training.answers import check_held_out, table, write_card
 from specdemo.training.drafters import new_head, train_draft, train_head
 from specdemo.training.lessons import Lessons, make_lessons
 from specdemo.training.loop import Run
@@ -79,7 +79,7 @@ def work(args: argparse.Namespace) -> None:
         sides = check_held_out(*asked, every, recipe.prompts)
         for name, domain in sides["unseen"].items():
             print(f"=== {name}\n{domain.shown(recipe.samples)}")
-        print(f"{table(sides)}\n{recipe.prompts} held-out prompts of each kind, greedy; {copied(sides, asked[1])}")
+        print(f"{table(sides)}\n{recipe.prompts} held-out prompts of each kind, greedy")
         return
     trained = None if args.stage == "target" else read_target(pair)
     args.work.mkdir(parents=True, exist_ok=True)

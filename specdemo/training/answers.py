@@ -19,7 +19,6 @@ from specdemo.files import write_whole
 from specdemo.metrics import counts_of, totals
 from specdemo.models.eagle3_head import Eagle3Head
 from specdemo.models.pair import ModelPair
-from specdemo.prompt import words_of
 from specdemo.runs.load import load_pair
 from specdemo.runs.single import run
 from specdemo.settings import Settings
@@ -28,7 +27,6 @@ from specdemo.training.tasks.task import Answer, Grade, Side, Task
 from specdemo.training.tasks.tokenizer import BOS_ID, END_ID, prompt_text
 
 GAMMA, TOKENS = 4, 96
-COPYING, MANY = {"data", "code", "edit"}, 5
 SHORT = 64  # tokens of an answer; longer ones go on by themselves
 DRAFTED_SHARE = 5
 """Acceptance is counted on one prompt of so many: every drafter answers each."""
@@ -118,19 +116,6 @@ def table(sides: Mapping[str, Mapping[str, Checked]]) -> str:
                 cells.append(f"{sum(counted)} of {len(counted)} ({sum(counted) / max(1, len(counted)):.0%})")
             rows.append(f"| {name} | {figure} | {' | '.join(cells)} |")
     return "\n".join(rows)
-
-
-def copied(sides: Mapping[str, Mapping[str, Checked]], tokenizer: PreTrainedTokenizerBase) -> str:
-    """Of the words that a prompt and its right answer have, how many the answer has, by the word's pieces."""
-    found: dict[int, list[bool]] = {}
-    for checked in (side[name] for side in sides.values() for name in side.keys() & COPYING):
-        for task, answer in zip(checked.tasks, checked.answers, strict=True):
-            right, said = words_of(task.answer), words_of(answer.text)
-            for word in (w for w in words_of(task.prompt) if w in right):
-                pieces = len(tokenizer.backend_tokenizer.encode(f" {word}", add_special_tokens=False))
-                found.setdefault(min(pieces, MANY), []).append(word in said)
-    shares = (f"{n}: {sum(had)} of {len(had)} ({sum(had) / len(had):.0%})" for n, had in sorted(found.items()))
-    return f"words of the prompt that come out right, by their pieces ({MANY}: or more): {', '.join(shares)}"
 
 
 def write_card(folder: Path, domains: Mapping[str, Domain], prompts: int) -> str:

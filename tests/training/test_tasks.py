@@ -181,7 +181,7 @@ def test_stories_are_of_the_prompts_hero_and_do_not_loop(every: dict[str, Domain
 
 JSON = Task("to JSON", "?", '[\n  {"a": 1, "b": "x"}\n]')
 SQL = Task("SQL", "?", "SELECT * FROM pets WHERE name = 'Tom';")
-CODE = Task("function", 'def f(x):\n    """Double.\n\n    >>> f(2)\n    4\n    """', "def f(x):\n    return x * 2")
+CODE = Task("numbers", 'def f(x):\n    """Double.\n\n    >>> f(2)\n    4\n    """', "def f(x):\n    return x * 2")
 FLIGHT = Task("dialogue", "Find me a flight to Oslo.", "When?")
 STORY = Task("any", "Tell me a story.", "Once.")
 

@@ -10,9 +10,7 @@ import torch
 from corpus_files import write_corpus
 
 from specdemo import Eagle3Head, load_pair
-from specdemo.models.request import ASSETS
 from specdemo.training.__main__ import main
-from specdemo.training.answers import Checked, copied
 from specdemo.training.drafters import distillation_loss, new_head, train_draft, train_head
 from specdemo.training.gguf import write_pair
 from specdemo.training.lessons import Lessons
@@ -23,7 +21,6 @@ from specdemo.training.start import start_copying
 from specdemo.training.target import _summed_loss, train_target
 from specdemo.training.tasks.mixture import domains
 from specdemo.training.tasks.stream import TaskStream, task_mask
-from specdemo.training.tasks.task import Answer, Task
 from specdemo.training.tasks.tokenizer import ASSISTANT_ID, BOS_ID, END_ID
 
 CPU = torch.device("cpu")
@@ -238,14 +235,6 @@ def test_the_check_reads_a_finished_target_and_a_checkpoint(
         command(empty, "draft")
     with pytest.raises(SystemExit, match="holds no lessons; run the stage lessons first"):
         command(empty | {"pair": folders["work"]}, "head")
-
-
-def test_words_that_come_out_right_are_counted_by_their_pieces() -> None:
-    """Guards a figure of ``check``: words of the prompt that the right answer has too."""
-    task = Task("edit", "Say tennis, judo and Reykjavik.", "tennis judo Reykjavik")
-    sides = {"known": {"edit": Checked([task], [Answer("tennis jud Reykjavik")], [])}}
-    said = copied(sides, read_tokenizer(ASSETS / "builtin" / "target"))
-    assert said.endswith("(5: or more): 1: 1 of 1 (100%), 3: 0 of 1 (0%), 5: 1 of 1 (100%)")
 
 
 def test_a_run_begins_with_a_finished_target(folders: dict[str, Path], tmp_path: Path) -> None:

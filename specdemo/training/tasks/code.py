@@ -7,7 +7,6 @@ import keyword
 import re
 import subprocess
 import sys
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from specdemo.training.tasks.corpus import TEMPLATES
@@ -64,7 +63,7 @@ def function(draw: Draw) -> Task:
     said = phrase.format(what, mark=mark)
     if draw.chance(0.15):
         asked = {"name": name, "argument": argument, "does": _does(said)}
-        return Task("sentence", typed(draw, draw.say(CODE["sentences"], **asked)), code)
+        return Task(items, typed(draw, draw.say(CODE["sentences"], **asked)), code)
     if draw.chance(0.15):  # the signature has types
         some = "list[str]" if texts else "list[int]"
         returns = draw.one(("", " -> list")) if kind == "list" else ""
@@ -74,7 +73,7 @@ def function(draw: Draw) -> Task:
     shown = {"call": f"{name}({given!r})", "result": repr(result), "given": repr(given)}
     says = f'{code.splitlines()[0]}\n    """{said}{draw.say(draw.one(CODE["examples"]), **shown)}"""'
     after = ask and draw.chance(0.15)
-    return Task("function", f"{says}\n\n{ask}" if after else f"{ask}\n{says}".lstrip(), code)
+    return Task(items, f"{says}\n\n{ask}" if after else f"{ask}\n{says}".lstrip(), code)
 
 
 def _reworded(draw: Draw, text: str) -> str:
@@ -140,11 +139,11 @@ except BaseException:
     os._exit(1)
 """
 """Runs an answered function; the exit status 0 says that it is right."""
-OTHERS: tuple[list[list], ...] = (
-    [[], [7, -3, 12, 0, 7, 2, -8, 25, 1, 4], [5], [-6, -1], [3, 9, 30, 10, 8, 6]],
-    [[], ["stone", "an", "echo", "eel", "stone", "lantern", "bad", "sail", "Oslo"], ["tree"], ["at", "ease"]],
-)
-"""Lists of numbers, and of texts, that a function is tried on beside its example's."""
+OTHERS: dict[str, list[list]] = {
+    "numbers": [[], [7, -3, 12, 0, 7, 2, -8, 25, 1, 4], [5], [-6, -1], [3, 9, 30, 10, 8, 6]],
+    "words": [[], ["stone", "an", "echo", "eel", "stone", "bad", "sail", "Oslo"], ["tree"], ["at", "ease"]],
+}
+"""Lists that a function is tried on beside its example's."""
 
 
 def _example(prompt: str) -> list[str]:
@@ -155,18 +154,6 @@ def _example(prompt: str) -> list[str]:
     return [given[1]] if given else []
 
 
-def _others(function: Callable[[list], object]) -> list[list]:
-    """The lists that the right function takes."""
-    for some in OTHERS:
-        try:
-            for items in some:
-                function(items)
-        except (TypeError, AttributeError):
-            continue
-        return some
-    return []
-
-
 def grade(task: Task, answer: Answer) -> Grade:
     """Right: ended, and the function gives what it should.
 
@@ -174,7 +161,7 @@ def grade(task: Task, answer: Answer) -> Grade:
     """
     name, known = task.answer.partition("(")[0].removeprefix("def "), dict[str, Any]()
     exec(task.answer, known)
-    calls = ", ".join(f"{name}({some})" for some in (*_example(task.prompt), *_others(known[name])))
+    calls = ", ".join(f"{name}({some})" for some in (*_example(task.prompt), *OTHERS[task.kind]))
     arguments = [answer.text.replace("\0", ""), f"[{calls}]", repr(eval(f"[{calls}]", known)), _ALLOWED]
     command = [sys.executable, "-I", "-S", "-c", _PROGRAM, *arguments]
     try:

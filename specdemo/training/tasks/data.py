@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from specdemo.training.tasks.corpus import TEMPLATES
-from specdemo.training.tasks.edit import MARKS
+from specdemo.training.tasks.edit import LISTS, in_form
 from specdemo.training.tasks.task import Answer, Draw, Grade, Task, around, rows, typed
 
 dumps = partial(json.dumps, ensure_ascii=False)
@@ -142,19 +142,18 @@ def simple(draw: Draw) -> Task:
     if listed := draw.chance(0.6):
         kind = draw.one(("word", "text", "name", "number"))
         made = draw.several(draw.one((2, 3, 3, 4, 5)), lambda: _value(draw, kind))
-        mark, join = draw.one((*MARKS, ("", ", ")))
-        texts = [f"{mark.format(i)}{written(value)}" for i, value in enumerate(made, 1)]
+        form, texts = draw.one((*LISTS, "commas")), [written(value) for value in made]
     else:
         made = table(draw, 1, draw.one((1, 2, 2, 3))).rows[0]
-        sign, join = draw.one((": ", ": ", " = ", "=", " is ", " ")), draw.one((", ", ", ", "\n"))
+        sign, form = draw.one((": ", ": ", " = ", "=", " is ", " ")), draw.one(("commas", "commas", "lines"))
         texts = [f"{column}{sign}{written(value)}" for column, value in made.items()]
-    form = "array" if listed else "object"
-    if join == ", " and draw.chance(0.3):  # all in one sentence, as in "a JSON list of x, y and z"
+    what = "array" if listed else "object"
+    if form == "commas" and draw.chance(0.3):  # all in one sentence, as in "a JSON list of x, y and z"
         *first, last = texts
         said = draw.one((" and ", ", ")).join([", ".join(first), last] if first else [last])
-        return Task("to JSON", typed(draw, draw.say(CONVERT[f"inline {form}"], items=said)), dumps(made))
-    words = {"source": "list", "target": draw.say(CONVERT[form])}
-    return Task("to JSON", around(draw, CONVERT["asks"], join.join(texts), **words), dumps(made))
+        return Task("to JSON", typed(draw, draw.say(CONVERT[f"inline {what}"], items=said)), dumps(made))
+    words = {"source": "list", "target": draw.say(CONVERT[what])}
+    return Task("to JSON", around(draw, CONVERT["asks"], in_form(texts, form), **words), dumps(made))
 
 
 def edit_json(draw: Draw) -> Task:

@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from specdemo.training.tasks.corpus import TEMPLATES
 from specdemo.training.tasks.task import SLOTS, Draw, Task, around, typed
 
-EDIT, INLINE, LIST, COPY = (TEMPLATES[part] for part in ("edit", "inline edit", "list", "copy"))
+EDIT, INLINE, LIST, FORMS, COPY = (TEMPLATES[p] for p in ("edit", "inline edit", "list", "list forms", "copy"))
 ITEM_KINDS = {"replace": 5, "capitals": 1, "quotes": 1, "remove": 1, "add": 1}  # of a text, and of a list
 KINDS = ITEM_KINDS | {"replace": 6, "capitals": 2, "upper": 1, "lower": 1, "remove word": 2, "two": 1, "kind": 2}
 LIST_KINDS = ITEM_KINDS | {"remove item": 2, "add item": 2, "insert": 2}
-# Before each item of a list, and between two.
-MARKS = (
-    ("- ", "\n"),
-    ("", "\n"),
-    ("* ", "\n"),
-    ("", ", "),
-    ("{}. ", "\n"),
-)
+LISTS = [form for form in FORMS if form != "text"]
 # What may be all that a request says of a word: it must be the only one of its kind.
 NAMED = {"day": "|".join(SLOTS["day"]), "month": "|".join(SLOTS["month"]), "number": r"\d+"}
 _WORD = re.compile(r"#?\w+(?:['-][A-Z0-9]\w*|'(?:t|re|ve|ll|d|m)\b)*")  # such as oven, O'Brien, don't, AB-12
@@ -27,7 +21,7 @@ _WORD = re.compile(r"#?\w+(?:['-][A-Z0-9]\w*|'(?:t|re|ve|ll|d|m)\b)*")  # such a
 def edit(draw: Draw) -> Task:
     """One to four sentences, or items of a list, and a change that can be made to them."""
     listed = draw.chance(0.35)
-    mark, join = draw.one(MARKS) if listed else ("", " ")
+    form = draw.one(LISTS) if listed else "text"
     slot = draw.one(("text", "word", "name", "phrase", "number")) if listed else "sentence"
     count = draw.one((2, 3, 3, 4, 5) if listed else (1, 1, 1, 1, 2, 2, 2, 3, 4))
     items = draw.several(count, lambda: draw.slot(slot))
@@ -67,14 +61,20 @@ def edit(draw: Draw) -> Task:
         by = put.get(kind, {old: new})
         cased = {"upper": str.upper, "lower": str.lower}.get(kind)
         answer = [cased(item) if cased else _exchanged(item, by) for item in items]
-    unit = "sentence" if not listed else "item" if join == ", " else "line"
+    unit = {"text": "sentence", "commas": "item"}.get(form, "line")
     said = {"old": old, "new": new, "second": second, "other": other, "place": place, "unit": unit}
     said |= {"where": "after" if first else "before", "kind": named_by}
-    text, result = (join.join(mark.format(i) + item for i, item in enumerate(some, 1)) for some in (items, answer))
+    text, result = in_form(items, form), in_form(answer, form)
     if kind in INLINE and "\n" not in text and draw.chance(0.25):
         asked = typed(draw, draw.chosen(INLINE["asks"])).replace("{change}", draw.chosen(INLINE[kind]))
         return Task(kind, draw.say(asked, text=text, **said), result)
     return Task(kind, around(draw, EDIT[kind], text, **said), result)
+
+
+def in_form(items: Sequence[object], form: str) -> str:
+    """A list in one of its forms, or the sentences of a text."""
+    mark, join = FORMS[form]
+    return join.join(f"{mark.format(i)}{item}" for i, item in enumerate(items, 1))
 
 
 def _whole(word: str) -> str:
@@ -102,19 +102,11 @@ def _like(old: str, draw: Draw) -> str:
 def relist(draw: Draw) -> Task:
     """The items of a list in another form, or changed alike in the same form."""
     items = draw.several(draw.one((2, 3, 3, 4, 5)), lambda: draw.slot(draw.one(("word", "word", "text"))))
-    mark, join = draw.one(MARKS)
-    shape = {("- ", "\n"): "bullets", ("{}. ", "\n"): "numbers", ("", ", "): "commas", ("", "\n"): "lines"}
-    shapes = {name: form for form, name in shape.items()}
-    kind = draw.one([name for name in LIST if name != shape.get((mark, join))])
+    source = draw.one(LISTS)
+    kind = draw.one([name for name in LIST if name != source])
     changed = {"quotes": [f'"{item}"' for item in items], "capitals": [item.upper() for item in items]}
     changed["upside down"] = items[::-1]
-    text, answer = (
-        between.join(before.format(i) + item for i, item in enumerate(some, 1))
-        for (before, between), some in (
-            ((mark, join), items),
-            (shapes.get(kind, (mark, join)), changed.get(kind, items)),
-        )
-    )
+    text, answer = in_form(items, source), in_form(changed.get(kind, items), kind if kind in LISTS else source)
     return Task(f"list {kind}", around(draw, LIST[kind], text), answer)
 
 

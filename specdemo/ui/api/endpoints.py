@@ -62,9 +62,8 @@ def add_endpoints(runner: JobRunner) -> None:
             pair: an id that the endpoint "pairs" lists; on a server its own gamma and rule hold.
             rounds: also return the whole recording, with every round and token.
         """
-        yield from answer(
-            request, partial(requests.parse_run, prompt, settings, pair), requests.run_response, rounds
-        )
+        job = partial(requests.parse_run, prompt, settings, pair)
+        yield from answer(request, job, requests.run_response, rounds)
 
     def race(
         prompt: str,
@@ -81,9 +80,8 @@ def add_endpoints(runner: JobRunner) -> None:
             pair: an id that the endpoint "pairs" lists; on a server its own gamma and rule hold.
             rounds: also return the whole recording, with every round and token; the page can open and replay it.
         """
-        yield from answer(
-            request, partial(requests.parse_race, prompt, lanes, pair), requests.race_response, rounds
-        )
+        job = partial(requests.parse_race, prompt, lanes, pair)
+        yield from answer(request, job, requests.race_response, rounds)
 
     def sweep(
         prompts: list[str],

@@ -147,12 +147,8 @@ class RecordingsPanel:
                         gr.Warning(GONE)
                         return None
                     name = file_name(recording) + kind.ending
-                    return {
-                        "serial": next(_serial),
-                        "name": name,
-                        "type": kind.type,
-                        "parts": kind.parts(recording),
-                    }
+                    parts = kind.parts(recording)
+                    return {"serial": next(_serial), "name": name, "type": kind.type, "parts": parts}
 
                 button.click(save, None, file, **IN_TURN)
 
