@@ -33,7 +33,8 @@ CPU = torch.device("cpu")
 HELP = {
     "budget": "seconds of the advisor",
     "context": "tokens before those that are measured",
-    "corpus": "folder of the texts of held-out tasks, which are then the prompts",
+    "corpus": "folder of gzipped texts, see specdemo/training/README.md: prompts are held-out tasks made of it; "
+    "without it they are the page's examples",
     "device": "cpu, or cuda for a GPU",
     "domains": "some of them; all unless given",
     "dtypes": "float32, bfloat16 or both",

@@ -30,7 +30,7 @@ from specdemo.runs.load_test import BUDGET_SECONDS as LOAD_SECONDS
 from specdemo.runs.load_test import REQUESTS_A_USER, stream_load_test
 from specdemo.runs.prompts import Example, by_domain, examples, read_with_kinds
 from specdemo.runs.sweep import GAMMAS, stream_sweep
-from specdemo.settings import Settings
+from specdemo.settings import ROW, Settings
 from specdemo.view.losslessness_view import deployment_rows
 from specdemo.view.progress_text import advice_progress, duration
 from specdemo.view.tables import SHOWN, Column, columns, kind_tables
@@ -63,7 +63,7 @@ def add_sweep(parser: argparse.ArgumentParser) -> None:
 
 def add_advise(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--budget", type=float, default=BUDGET_SECONDS, help="seconds. Default: 120")
-    known = f"of {', '.join(DRAFTERS)}. Default: all that the pair allows"
+    known = f"of {', '.join(DRAFTERS)}, or two in a row such as {ROW}. Default: all that the pair allows"
     parser.add_argument("--methods", nargs="+", metavar="DRAFTER", help=known)
     parser.add_argument(
         "--code",

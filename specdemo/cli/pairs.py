@@ -56,9 +56,8 @@ def list_pairs(args: argparse.Namespace) -> None:
 def add_pair(parser: argparse.ArgumentParser) -> None:
     """Options that name a pair and how it is loaded, as in ``specdemo.load_pair``."""
     group = parser.add_argument_group("models, as in specdemo.load_pair")
-    group.add_argument(
-        "--pair", default="builtin", metavar="NAME", help='an id of `pairs`, or "target + draft"; also GGUF files'
-    )
+    named = 'an id of `pairs`, a target, "target + draft", "target + head" or all three; also GGUF files'
+    group.add_argument("--pair", default="builtin", metavar="NAME", help=named)
     group.add_argument("--device", help="cpu, cuda, mps, or auto to spread a model over all GPUs")
     group.add_argument("--dtype", help="float32, bfloat16 or float16")
     group.add_argument("--target-quantization", metavar="WEIGHTS", help="float8, int8, int4 or none")

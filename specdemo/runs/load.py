@@ -31,10 +31,11 @@ def load_pair(
     """Load a pair, downloading what is not on this machine: a ModelPair, or of GGUF files a GgufPair.
 
     Args:
-        name: an id of the catalogue (``assets/pairs.toml``); or a target, or ``"target + draft"``, each a
-            repository of the hub (``owner/name``, ``owner/name@revision``) or the path of a folder. One
-            with `` + `` in its name stands in double quotes unless it is the only one. GGUF files, by their paths
-            or as ``owner/name:FILE.gguf`` or ``owner/name:Q4_K_M``, are run by llama.cpp: a :class:`GgufPair`.
+        name: an id of the catalogue (``assets/pairs.toml``); or a target, ``"target + draft"``,
+            ``"target + EAGLE-3 head"`` or all three, each a repository of the hub (``owner/name``,
+            ``owner/name@revision``) or the path of a folder. One with `` + `` in its name stands in double quotes
+            unless it is the only one. GGUF files, by their paths or as ``owner/name:FILE.gguf`` or
+            ``owner/name:Q4_K_M``, are run by llama.cpp: a :class:`GgufPair`.
         device: where both models run; None takes a GPU if there is one; ``auto`` spreads large models.
         dtype: of the weights; None means the catalogue's choice, else on a CPU float32 (exact), but bfloat16
             for models from 50M parameters if the processor multiplies it, and the checkpoint's own 16-bit type
