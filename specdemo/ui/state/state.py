@@ -214,7 +214,7 @@ class PageState(PairChoice):
 
     prompt: str = _control(lambda: next(iter(by_domain().values()))[0].prompt, "Prompt")
     max_new_tokens: int = _control(
-        256,
+        256,  # a story of the builtin pair has 200
         "Length, tokens",
         link="length",
         element="max-tokens",
