@@ -209,10 +209,10 @@ def query(draw: Draw) -> Task:
         question = question[0].lower() + question[1:].rstrip("?.")
     types = {"number": "INT", "price": "REAL", "flag": "BOOLEAN"}
     typed_columns = ", ".join(f"{column} {types.get(kind, 'TEXT')}" for column, kind in t.columns.items())
-    *first, last = t.columns
+    *others, last = t.columns
     shown = {"schema": f"{t.title}{draw.one(('', '', ' '))}({draw.one((', ', ', ', ',')).join(t.columns)})"}
     shown |= {"typed": f"{t.title}{draw.one(('', ' '))}({typed_columns})", "table": t.title}
-    shown["columns"] = f"{', '.join(first)}{draw.one((' and ', ', '))}{last}"
+    shown["columns"] = f"{', '.join(others)}{draw.one((' and ', ', '))}{last}"
     return Task("SQL", draw.say(SQL["schemas"], question=question, **shown), answer)
 
 
