@@ -267,9 +267,10 @@ def test_servers_end_with_close_and_come_back_after_a_crash(files: dict[str, Pat
 def test_no_server_outlives_the_program(files: dict[str, Path], end: signal.Signals, start: str) -> None:
     """Guards the two ways in which a program ends: with its own last words, and without."""
     code = (
-        f"import psutil, signal, sys; file = sys.argv[1]; {start};"
+        f"import psutil, signal, sys, time; file = sys.argv[1]; {start};"
         "signal.signal(signal.SIGINT, signal.default_int_handler);"  # which jobs in the background lack
-        "print(psutil.Process().children()[0].pid, flush=True); sys.stdin.read()"
+        "print(psutil.Process().children()[0].pid, flush=True);"
+        "[time.sleep(0.1) for _ in range(1500)]"  # a signal just before one long wait would be seen after it
     )
     command = [sys.executable, "-c", code, str(files["target"])]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as program:

@@ -337,19 +337,6 @@ def test_a_talk_starts_by_itself_and_is_driven_by_keys(visit: Callable[[str], Pa
     wait_for_tokens(page, 1, 30)
     expect(page.locator("#panel")).to_be_hidden()
     expect(page.locator("#recordings")).to_be_hidden()
-    size = "e => parseFloat(getComputedStyle(e).fontSize)"
-    for width, height in ((1920, 1080), (1280, 720)):
-        page.set_viewport_size({"width": width, "height": height})
-        assert page.locator("[data-lane='0'] [data-role=tokens]").evaluate(size) >= 22
-        assert page.locator("[data-role=speedup]").evaluate(size) >= 96
-        assert page.evaluate(
-            """() => [document.documentElement, document.getElementById('race')].every(e =>
-                e.scrollHeight <= e.clientHeight + 1 && e.scrollWidth <= e.clientWidth)"""
-        ), f"scrolls at {width}×{height}"
-        page.evaluate("SpecDemoNotices.show(['autorun starts nothing: press Run.'])")
-        notice, keys = page.locator(".link-notices").bounding_box(), page.locator(".talk-keys").bounding_box()
-        assert notice["y"] + notice["height"] <= keys["y"], "a notice covers the keys"
-        page.locator(".link-notices button").click()
     page.keyboard.press(" ")
     expect(page.locator("[data-role=recorded]")).to_contain_text("Paused; decoding goes on")
     held = tokens(page)
@@ -376,6 +363,19 @@ def test_a_talk_starts_by_itself_and_is_driven_by_keys(visit: Callable[[str], Pa
     wait_for_phase(page, "stopped")
     assert page.evaluate("window.runs") == 1, "writing the address starts nothing again"
     expect(page.locator("[data-role=player]")).to_be_visible()
+    size = "e => parseFloat(getComputedStyle(e).fontSize)"
+    for width, height in ((1920, 1080), (1280, 720)):
+        page.set_viewport_size({"width": width, "height": height})
+        assert page.locator("[data-lane='0'] [data-role=tokens]").evaluate(size) >= 22
+        assert page.locator("[data-role=speedup]").evaluate(size) >= 96
+        assert page.evaluate(
+            """() => [document.documentElement, document.getElementById('race')].every(e =>
+                e.scrollHeight <= e.clientHeight + 1 && e.scrollWidth <= e.clientWidth)"""
+        ), f"scrolls at {width}×{height}"
+        page.evaluate("SpecDemoNotices.show(['autorun starts nothing: press Run.'])")
+        notice, keys = page.locator(".link-notices").bounding_box(), page.locator(".talk-keys").bounding_box()
+        assert notice["y"] + notice["height"] <= keys["y"], "a notice covers the keys"
+        page.locator(".link-notices button").click()
     page.keyboard.press("Escape")
     expect(page.locator("#panel")).to_be_visible()
     wait_for_query(page, "prompt=def%20fibonacci(n)%3A&length=1000&autorun=1")
