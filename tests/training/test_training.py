@@ -11,6 +11,7 @@ from corpus_files import write_corpus
 
 from specdemo import Eagle3Head, load_pair
 from specdemo.training.__main__ import main
+from specdemo.training.answers import generated
 from specdemo.training.drafters import distillation_loss, new_head, train_draft, train_head
 from specdemo.training.gguf import write_pair
 from specdemo.training.lessons import Lessons
@@ -235,6 +236,16 @@ def test_the_check_reads_a_finished_target_and_a_checkpoint(
         command(empty, "draft")
     with pytest.raises(SystemExit, match="holds no lessons; run the stage lessons first"):
         command(empty | {"pair": folders["work"]}, "head")
+
+
+def test_a_long_answer_goes_on_as_if_it_were_written_at_once(
+    folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target, prompts = read_model(folders["work"] / "target"), [[0, 1, 50, 2], [0, 1, 60, 70, 80, 2]]
+    whole = generated(target, prompts, 40)
+    monkeypatch.setattr("specdemo.training.answers.SHORT", 12)
+    assert generated(target, prompts, 40) == whole
+    assert max(map(len, whole)) > 12
 
 
 def test_a_run_begins_with_a_finished_target(folders: dict[str, Path], tmp_path: Path) -> None:
