@@ -11,11 +11,11 @@ from corpus_files import ODD_TEXTS, write_corpus
 
 from specdemo.decoding.detokenizer import Detokenizer
 from specdemo.training.recipe import TINY, recipe_of
-from specdemo.training.tasks import arithmetic, chat
+from specdemo.training.tasks import arithmetic, chat, data
 from specdemo.training.tasks.corpus import END_OF_TEXT, TEMPLATES
 from specdemo.training.tasks.mixture import ASKED, Domain, domains, held_out_tasks
 from specdemo.training.tasks.stream import NEW_WEIGHT, TaskStream, weights_of
-from specdemo.training.tasks.task import Answer, Task, is_held_out
+from specdemo.training.tasks.task import Answer, Draw, Task, is_held_out
 from specdemo.training.tasks.tokenizer import ASSISTANT, END, USER, document, prompt_text, train_tokenizer
 
 EXACT = ("data", "arithmetic", "code", "edit", "copy", "outside")
@@ -193,8 +193,14 @@ STORY = Task("any", "Tell me a story.", "Once.")
         ("data", SQL, ["select *\nfrom pets where name='Tom'"], ["SELECT * FROM pets WHERE name = 'tom';"]),
         ("code", CODE, [CODE.answer], ["def f(x):\n    while True:\n        pass", "raise SystemExit", ""]),
         ("code", CODE, ["def f(x): return x + x"], ["import os\ndef f(x):\n    return 4", "def f(x:"]),
+        ("code", CODE, [], ["def f(x):\n    return 4"]),
         ("code", CODE, [], ["def f(x):\n    return open('/etc/hostname') and 4"]),
-        ("chat", FLIGHT, ["When do you want to fly?", "On which day?"], ["Sure.\nUser: Thanks", "Which hotel?"]),
+        (
+            "chat",
+            FLIGHT,
+            ["When do you want to fly?", "On which day?"],
+            ["Sure.\nUser: Thanks", "Which hotel?", "A flight and a hotel?"],
+        ),
         ("stories", STORY, [" ".join(map(str, range(40)))], ["a b c d " * 10]),
     ],
 )
@@ -299,6 +305,13 @@ def test_where_an_answer_leaves_the_text_weighs_more(tokenizer) -> None:
     assert heavy.removesuffix(END).replace(" ", "") not in ("", "Thedogsatonamat.")
     changed = next(i for i in range(start, len(ids)) if "d" in tokenizer.decode(ids[i]))
     assert weights[changed] == pytest.approx(NEW_WEIGHT * low)
+
+
+def test_what_becomes_json_stands_in_its_prompt(every: dict[str, Domain]) -> None:
+    """Guards labels: a request that is typed in small letters leaves what it is about as it is."""
+    for seed in range(8000):
+        task = data.simple(Draw(f"{seed}", every["data"].corpus))
+        assert all(text in task.prompt for text in re.findall(r'"([^"]*)"', task.answer)), task
 
 
 def test_json_keeps_letters_with_accents(every: dict[str, Domain]) -> None:

@@ -1,4 +1,4 @@
-"""Code: a signature and a docstring with an example, answered by a short function that passes the example."""
+"""Code: a signature and a docstring with an example, or one sentence, answered by a short function over a list."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def function(draw: Draw) -> Task:
     said = phrase.format(what, mark=mark)
     if draw.chance(0.15):
         asked = {"name": name, "argument": argument, "does": _does(said)}
-        return Task(items, typed(draw, draw.say(CODE["sentences"], **asked)), code)
+        return Task(items, draw.say(typed(draw, draw.chosen(CODE["sentences"])), **asked), code)
     if draw.chance(0.15):  # the signature has types
         some = "list[str]" if texts else "list[int]"
         returns = draw.one(("", " -> list")) if kind == "list" else ""
@@ -143,7 +143,7 @@ OTHERS: dict[str, list[list]] = {
     "numbers": [[], [7, -3, 12, 0, 7, 2, -8, 25, 1, 4], [5], [-6, -1], [3, 9, 30, 10, 8, 6]],
     "words": [[], ["stone", "an", "echo", "eel", "stone", "bad", "sail", "Oslo"], ["tree"], ["at", "ease"]],
 }
-"""Lists that a function is tried on beside its example's."""
+"""A task's kind, which is what its lists are of → those that a function is tried on beside its example's."""
 
 
 def _example(prompt: str) -> list[str]:

@@ -151,7 +151,8 @@ def simple(draw: Draw) -> Task:
     if form == "commas" and draw.chance(0.3):  # all in one sentence, as in "a JSON list of x, y and z"
         *first, last = texts
         said = draw.one((" and ", ", ")).join([", ".join(first), last] if first else [last])
-        return Task("to JSON", typed(draw, draw.say(CONVERT[f"inline {what}"], items=said)), dumps(made))
+        ask = typed(draw, draw.chosen(CONVERT[f"inline {what}"]))
+        return Task("to JSON", draw.say(ask, items=said), dumps(made))
     words = {"source": "list", "target": draw.say(CONVERT[what])}
     return Task("to JSON", around(draw, CONVERT["asks"], in_form(texts, form), **words), dumps(made))
 

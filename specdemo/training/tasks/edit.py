@@ -10,7 +10,7 @@ from specdemo.training.tasks.task import SLOTS, Draw, Task, around, typed
 
 EDIT, INLINE, LIST, FORMS, COPY = (TEMPLATES[p] for p in ("edit", "inline edit", "list", "list forms", "copy"))
 ITEM_KINDS = {"replace": 5, "capitals": 1, "quotes": 1, "remove": 1, "add": 1}  # of a text, and of a list
-KINDS = ITEM_KINDS | {"replace": 6, "capitals": 2, "upper": 1, "lower": 1, "remove word": 2, "two": 1, "kind": 2}
+KINDS = ITEM_KINDS | {"replace": 6, "capitals": 2, "upper": 1, "lower": 1, "remove word": 2, "two": 1, "only": 2}
 LIST_KINDS = ITEM_KINDS | {"remove item": 2, "add item": 2, "insert": 2}
 LISTS = [form for form in FORMS if form != "text"]
 # What may be all that a request says of a word: it must be the only one of its kind.
@@ -34,11 +34,11 @@ def edit(draw: Draw) -> Task:
     old, second = (draw.one(rare or words) for _ in range(2))
     named = [(name, found[0]) for name, these in NAMED.items() if len(found := _all(these, items)) == 1]
     impossible = {"remove": len(items) == 1, "capitals": old == old.upper(), "two": old == second}
-    impossible |= {"kind": not named, "lower": items == [item.lower() for item in items]}
+    impossible |= {"only": not named, "lower": items == [item.lower() for item in items]}
     if impossible.get(kind):
         kind = "replace"
     named_by = ""
-    if kind == "kind":
+    if kind == "only":
         named_by, old = draw.one(named)
     first, new, other = draw.chance(0.5), _like(old, draw), _like(second, draw)
     if old == old.lower():
