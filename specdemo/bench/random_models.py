@@ -71,5 +71,5 @@ def random_pair(shape: str, dtype: torch.dtype, device: torch.device = CPU, draf
 def pack_all(pair: ModelPair) -> None:
     """Pack the models as a pair's are that was loaded by name."""
     for model in (pair.target, pair.draft):
-        if model is not None and unpackable_reason(model, "cpu", model.dtype) is None:
+        if model is not None and unpackable_reason(model, model.device.type, model.dtype) is None:
             pack(model)

@@ -53,6 +53,7 @@ def main(words: Sequence[str] | None = None) -> None:
     add("--device", type=device, default="cuda" if torch.cuda.is_available() else "cpu")
     add("--dtype", choices=("bfloat16", "float32"), default="float32", help="of the computation (float32)")
     add("--threads", type=int, default=1, help="of the processor (1)")
+    add("--workers", type=int, default=0, help="further processes that make batches, for a GPU (0)")
     add("--no-compile", action="store_true", help="target: train without torch.compile (no C compiler)")
     args = parser.parse_args(words)
     try:
@@ -90,7 +91,7 @@ def work(args: argparse.Namespace) -> None:
         with (args.work / "log.txt").open("a", encoding="utf-8") as file:
             file.write(line + "\n")
 
-    run = Run(args.work, recipe, args.device, getattr(torch, args.dtype), log)
+    run = Run(args.work, recipe, args.device, getattr(torch, args.dtype), log, args.workers)
     log(f"{args.stage}: start in {args.dtype} on {args.device}")
     if trained:
         make_drafters(args.stage, run, every, pair, trained)

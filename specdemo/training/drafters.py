@@ -1,7 +1,6 @@
 """The draft model and the EAGLE-3 head of a finished target, both trained on what the target says.
 
-The draft is one wide layer: it reads the tasks, then is distilled on text that the target wrote itself
-(DistillSpec, arXiv 2310.08461). The head is trained as it will draft, by the training-time test of EAGLE-3
+The draft learns the tasks, then is distilled on text that the target wrote itself (DistillSpec, arXiv 2310.08461). The head is trained as it will draft, by the training-time test of EAGLE-3
 (Li et al., arXiv 2503.01840, section 3): step 0 reads the target's features at every index at once. Step k reads
 at each index what step k − 1 gave there, with the true token k places on, as a draft step does that follows k
 accepted ones.
@@ -21,6 +20,8 @@ from specdemo.models.eagle3_head import Eagle3Head
 from specdemo.training.lessons import Lesson, Lessons
 from specdemo.training.loop import REPORT_EVERY, Phase, Run, Spent, train
 from specdemo.training.models import build_model
+from specdemo.training.start import start_copying
+from specdemo.training.target import Batch, summed_loss
 from specdemo.training.tasks.stream import TaskStream, task_mask
 
 
@@ -42,29 +43,31 @@ def train_draft(
     """The trained draft and what it took; goes on from ``folder/draft.pt``."""
     recipe, part, numbers = run.recipe, run.recipe.draft, run.recipe.lessons
     vocabulary, context = target.config.vocab_size, target.config.max_position_embeddings
-    new = nn.Module.to(build_model(part, 1, vocabulary, context, recipe.seed), run.device)
+    new = build_model(part, part.layers, vocabulary, context, recipe.seed)
+    if part.layers > 1:
+        start_copying(new)
+    nn.Module.to(new, run.device)
 
-    def reading(draft: LlamaForCausalLM, step: int) -> list[torch.Tensor]:
-        """Next-token loss on all text of tasks, prompts too."""
-        ids = tasks.batch(step, numbers.task_rows, numbers.window)[0].to(run.device)
-        with run.autocast():
-            logits = draft(ids[:, :-1], task_mask(ids[:, :-1], run.dtype), use_cache=False).logits.float()
-        return [functional.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten())]
+    def learning(draft: LlamaForCausalLM, batch: Batch) -> list[torch.Tensor]:
+        return [summed_loss(draft, *batch, run) / float(batch[1].sum())]
 
-    def distilling(draft: LlamaForCausalLM, step: int) -> list[torch.Tensor]:
+    def distilling(draft: LlamaForCausalLM, lesson: Lesson) -> list[torch.Tensor]:
         """At the places of lessons whose next token is an answer's."""
-        lesson = lessons.at(step, run.device)
+        lesson = lesson.to(run.device)
         places = lesson.places()
         with run.autocast():
             states = draft.model(lesson.ids, task_mask(lesson.ids, run.dtype), use_cache=False).last_hidden_state
             q_logits = draft.lm_head(states[places])
         return [distillation_loss(q_logits, lesson.says(target.lm_head)[places], part.hard_share)]
 
+    def read(step: int) -> Batch:
+        return tasks.batch(step, numbers.task_rows, numbers.window)
+
     step_tokens = numbers.task_rows * numbers.window
     tokens = int(part.task_share * part.tokens)
     phases = [
-        Phase(tokens, step_tokens, lambda _: new, reading),
-        Phase(part.tokens - tokens, step_tokens, lambda _: new, distilling),
+        Phase(tokens, step_tokens, lambda _: new, read, learning),
+        Phase(part.tokens - tokens, step_tokens, lambda _: new, lessons.at, distilling),
     ]
     return train("draft", phases, part, run)
 
@@ -98,8 +101,8 @@ def train_head(target: LlamaForCausalLM, lessons: Lessons, run: Run) -> tuple[Ea
     part, numbers = run.recipe.head, run.recipe.lessons
     table = target.model.embed_tokens.weight.detach().float()
 
-    def loss(unrolled: int, head: Eagle3Head, step: int) -> list[torch.Tensor]:
-        lesson = lessons.at(step, run.device)
+    def loss(unrolled: int, head: Eagle3Head, numbered: tuple[int, Lesson]) -> list[torch.Tensor]:
+        step, lesson = numbered[0], numbered[1].to(run.device)
         logits = lesson.says(target.lm_head)
         with run.autocast():
             shares = (part.step_decay, part.hard_share)
@@ -108,12 +111,15 @@ def train_head(target: LlamaForCausalLM, lessons: Lessons, run: Run) -> tuple[Ea
             run.log(f"head: the target's token in {', '.join(f'{share:.0%}' for share in agreement)} by step")
         return [total]
 
+    def read(step: int) -> tuple[int, Lesson]:
+        return step, lessons.at(step)
+
     new = new_head(target, run.recipe.seed).to(run.device)
     step_tokens = numbers.rows * (numbers.answer_tokens + numbers.longest_prompt)
     alone = int(part.one_step_share * part.tokens)
     phases = [
-        Phase(alone, step_tokens, lambda _: new, partial(loss, 1)),
-        Phase(part.tokens - alone, step_tokens, lambda _: new, partial(loss, part.unrolled)),
+        Phase(alone, step_tokens, lambda _: new, read, partial(loss, 1)),
+        Phase(part.tokens - alone, step_tokens, lambda _: new, read, partial(loss, part.unrolled)),
     ]
     head, spent = train("head", phases, part, run)
     return head.requires_grad_(False), spent

@@ -30,13 +30,8 @@ TYPES = {
     "Q8_0": (Stored.Q8_0, LlamaFileType.MOSTLY_Q8_0),
 }
 """The types that the matrices can have; vectors are always float32."""
-CUTS = {
-    "viking": pre_tokenizers.Sequence(cut()),
-    "starcoder": pre_tokenizers.Sequence(
-        [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
-    ),
-}
-"""llama.cpp's name → how a tokenizer cuts text before merging: those of now, and those of the shipped pair."""
+CUT = "viking"
+"""llama.cpp's name of how the task tokenizer cuts text before merging."""
 ARCHITECTURES = {"llama": gguf.MODEL_ARCH.LLAMA, "qwen3": gguf.MODEL_ARCH.QWEN3}
 """The model types of transformers that are written, under the same names."""
 HEAD_ONLY = {"fc.weight": "fc.weight", "model.layers.0.hidden_norm.weight": "blk.0.attn_norm_2.weight"}
@@ -142,15 +137,15 @@ def _add_tokenizer(writer: gguf.GGUFWriter, tokenizer: PreTrainedTokenizerBase, 
     """One of this project's tokenizers, for a model of so many rows of embeddings; each row must have a text."""
     backend = tokenizer.backend_tokenizer
     model = json.loads(backend.to_str())["model"]
-    theirs = [name for name, cut in CUTS.items() if cut.__getstate__() == backend.pre_tokenizer.__getstate__()]
-    if not theirs or model["type"] != "BPE":
+    alike = pre_tokenizers.Sequence(cut()).__getstate__() == backend.pre_tokenizer.__getstate__()
+    if not alike or model["type"] != "BPE":
         raise PairError("llama.cpp would cut text in another way than this tokenizer; give one of this project's.")
     texts = {index: text for text, index in tokenizer.get_vocab().items()}
     control = dict.fromkeys(tokenizer.added_tokens_decoder, TokenType.CONTROL)
     types = dict.fromkeys(texts, TokenType.NORMAL) | control
     writer.add_vocab_size(rows)
     writer.add_tokenizer_model("gpt2")
-    writer.add_tokenizer_pre(theirs[0])
+    writer.add_tokenizer_pre(CUT)
     writer.add_token_list([texts.get(row, f"<|unused {row}|>") for row in range(rows)])
     writer.add_token_types([types.get(row, TokenType.UNUSED) for row in range(rows)])
     writer.add_token_merges([" ".join(pair) for pair in model["merges"]])

@@ -43,6 +43,11 @@ class Lesson:
         places[:, -1] = False
         return places
 
+    def to(self, device: torch.device) -> Lesson:
+        """There, with states in float32."""
+        states = (state.to(device).float() for state in (self.features, self.hidden))
+        return Lesson(self.ids.to(device), self.learned.to(device), *states)
+
     def says(self, output_layer: nn.Linear) -> torch.Tensor:
         """(B, n, V) the target's logits; without gradients."""
         with torch.no_grad():
@@ -85,8 +90,8 @@ def _batches(
     half = len(prompts) // 2
     with torch.random.fork_rng([target.device] if target.device.type == "cuda" else []):
         torch.manual_seed(recipe.seed * 1_000_003 + part)
-        written = generated(target, prompts[:half], numbers.answer_tokens, at_once=128)
-        written += generated(target, prompts[half:], numbers.answer_tokens, sampled=True, at_once=128)
+        written = generated(target, prompts[:half], numbers.answer_tokens, at_once=half)
+        written += generated(target, prompts[half:], numbers.answer_tokens, sampled=True, at_once=half)
     texts = [(prompt + answer, len(prompt)) for prompt, answer in zip(prompts, written, strict=True)]
     for start in range(0, len(texts), numbers.rows):
         some = texts[start : start + numbers.rows]
@@ -113,9 +118,8 @@ class Lessons:
     def __len__(self) -> int:
         return len(self._paths)
 
-    def at(self, step: int, device: torch.device) -> Lesson:
+    def at(self, step: int) -> Lesson:
         """A step's; a pure function of its number."""
         turn, place = divmod(step, len(self))
         path = Random(f"{self._seed} {turn}").sample(self._paths, len(self))[place]
-        arrays = torch.load(path, map_location=device, weights_only=True)
-        return Lesson(arrays["ids"], arrays["learned"], arrays["features"].float(), arrays["hidden"].float())
+        return Lesson(**torch.load(path, weights_only=True))

@@ -16,6 +16,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import torch
 from torch import nn
+from torch.utils.data import DataLoader
 
 from specdemo.files import written_whole
 from specdemo.machine import hardware
@@ -35,6 +36,7 @@ class Run:
     device: torch.device
     dtype: torch.dtype
     log: Callable[[str], None]
+    workers: int = 0  # processes that make batches ahead, beside the one that trains
     save_every: float = 180.0  # seconds between checkpoints
 
     def autocast(self) -> torch.autocast:
@@ -59,14 +61,16 @@ class Phase(Generic[M]):
 
     Attributes:
         begin: the model of the phase before, or None for new weights, → the model.
-        loss: of a model in a step, in parts, each of which is differentiated before the next is computed, so that
+        read: a step's batch, by its number alone.
+        loss: of a model on a batch, in parts, each of which is differentiated before the next is computed, so that
             only one part's activations are held.
     """
 
     tokens: int
     step_tokens: int
     begin: Callable[[M | None], M]
-    loss: Callable[[M, int], Iterable[torch.Tensor]]
+    read: Callable[[int], Any]
+    loss: Callable[[M, Any], Iterable[torch.Tensor]]
 
     @property
     def steps(self) -> int:
@@ -101,9 +105,11 @@ def train(name: str, phases: Sequence[Phase[M]], rates: Rates, run: Run) -> tupl
             done, state = state["step"], None
         model.train()
         losses, clock, reported = [], time.monotonic(), done
-        for step in range(done, phase.steps):
+        steps = range(done, phase.steps)
+        batches = DataLoader(steps, batch_size=None, collate_fn=phase.read, num_workers=run.workers)  # type: ignore[arg-type,var-annotated]  # a range is a sequence
+        for step, batch in zip(steps, batches, strict=True):
             left = (later + phase.tokens * (1 - step / phase.steps)) / total
-            losses.append(_update(model, optimizers, phase.loss(model, step), schedule(step, left, rates)))
+            losses.append(_update(model, optimizers, phase.loss(model, batch), schedule(step, left, rates)))
             now, done = time.monotonic(), step + 1
             if done == phase.steps or done % REPORT_EVERY == 0:
                 speed = (done - reported) * phase.step_tokens / (now - clock)
@@ -192,14 +198,16 @@ class Muon(torch.optim.Optimizer):
     def step(self) -> None:  # type: ignore[override]  # without a closure
         """One update of all weights, those of one shape together."""
         (group,) = self.param_groups
-        by_shape: dict[torch.Size, dict[torch.nn.Parameter, torch.Tensor]] = defaultdict(dict)
+        by_shape: dict[torch.Size, list[torch.nn.Parameter]] = defaultdict(list)
         for weight in group["params"]:
-            momentum = self.state[weight].setdefault("momentum_buffer", torch.zeros_like(weight))
-            momentum.lerp_(weight.grad, 1 - _MOMENTUM)
-            by_shape[weight.shape][weight] = weight.grad.lerp(momentum, _MOMENTUM)  # Nesterov's look ahead
+            if not self.state[weight]:
+                self.state[weight]["momentum_buffer"] = torch.zeros_like(weight)
+            by_shape[weight.shape].append(weight)
         for (rows, columns), weights in by_shape.items():
-            directions = orthogonalised(torch.stack(list(weights.values())).to(self._dtype))
-            size = group["lr"] * max(1.0, rows / columns) ** 0.5
-            for weight, direction in zip(weights, directions, strict=True):
-                weight.mul_(1 - group["lr"] * _WEIGHT_DECAY)
-                weight.add_(direction.to(weight.dtype), alpha=-size)
+            gradients = [weight.grad for weight in weights]
+            momenta = [self.state[weight]["momentum_buffer"] for weight in weights]
+            torch._foreach_lerp_(momenta, gradients, 1 - _MOMENTUM)
+            ahead = torch._foreach_lerp(gradients, momenta, _MOMENTUM)  # Nesterov's look ahead
+            directions = orthogonalised(torch.stack(ahead).to(self._dtype)).to(weights[0].dtype)
+            torch._foreach_mul_(weights, 1 - group["lr"] * _WEIGHT_DECAY)
+            torch._foreach_add_(weights, directions.unbind(), alpha=-group["lr"] * max(1.0, rows / columns) ** 0.5)

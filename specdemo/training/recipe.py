@@ -107,12 +107,13 @@ class Lessons(Part):
 
 
 class Draft(Shape):
-    """The draft model, one layer wide.
+    """The draft model.
 
-    In ``task_share`` of its tokens it reads tasks, and then it learns what the target says; ``hard_share`` of that
-    label is the target's best token alone.
+    Its ``layers`` begin as an induction head, which takes two. In ``task_share`` of its tokens it learns tasks, and
+    then what the target says; ``hard_share`` of that label is the target's best token alone.
     """
 
+    layers: PositiveInt = 2
     width: PositiveInt = 256
     heads: PositiveInt = 4
     feed_forward: PositiveInt = 704

@@ -19,7 +19,7 @@ from specdemo.training.loop import Muon, Run, Spent, load_checkpoint, schedule
 from specdemo.training.models import build_model, grow, read_model, read_tokenizer
 from specdemo.training.recipe import TINY, Rates, Target, recipe_of
 from specdemo.training.start import start_copying
-from specdemo.training.target import _summed_loss, train_target
+from specdemo.training.target import summed_loss, train_target
 from specdemo.training.tasks.mixture import domains
 from specdemo.training.tasks.stream import TaskStream, task_mask
 from specdemo.training.tasks.tokenizer import ASSISTANT_ID, BOS_ID, END_ID
@@ -44,8 +44,8 @@ def test_a_task_sees_no_other_task_of_its_window() -> None:
     ids[:, 0] = ids[:, 9] = BOS_ID
     weights = torch.zeros(2, 24)
     weights[:, 10:] = torch.rand(2, 14) + 0.1
-    alone = _summed_loss(model, ids[:, 9:], weights[:, 9:], run)
-    torch.testing.assert_close(_summed_loss(model, ids, weights, run), alone)
+    alone = summed_loss(model, ids[:, 9:], weights[:, 9:], run)
+    torch.testing.assert_close(summed_loss(model, ids, weights, run), alone)
 
 
 def test_a_new_target_copies_before_it_is_trained() -> None:
@@ -135,7 +135,7 @@ def test_a_lesson_holds_what_the_target_computes(folders: dict[str, Path]) -> No
     assert len(lessons) == 4, "two of the target's texts, two of training tasks"
     seen = set()
     for step in range(len(lessons)):
-        lesson = lessons.at(step, CPU)
+        lesson = lessons.at(step).to(CPU)
         seen.add(lesson.ids.numpy().tobytes())
         with torch.no_grad():
             output = target(lesson.ids, task_mask(lesson.ids, torch.float32), output_hidden_states=True)
