@@ -22,7 +22,7 @@ from specdemo.training.answers import check_held_out, table, write_card
 from specdemo.training.drafters import new_head, train_draft, train_head
 from specdemo.training.lessons import Lessons, make_lessons
 from specdemo.training.loop import Run
-from specdemo.training.models import read_tokenizer, rotary_base, write_model
+from specdemo.training.models import read_tokenizer, write_model
 from specdemo.training.recipe import TINY, recipe_of
 from specdemo.training.target import Trained, read_target, train_target
 from specdemo.training.tasks.mixture import Domain, domains
@@ -47,7 +47,6 @@ def main(words: Sequence[str] | None = None) -> None:
     add("--corpus", type=Path, required=True, help="folder of *.txt.gz files")
     add("--work", type=Path, default=Path("training-work"), help="checkpoints, lessons and log (training-work)")
     add("--pair", type=Path, help="folder of target/, draft/ and head/, and of the card (that of --work)")
-    add("--start", type=Path, help="target: begin with the finished one of this pair's folder, and its tokenizer")
     add("--set", nargs="+", action="extend", default=[], metavar="NAME=VALUE", help="of recipe.py, in JSON")
     add("--tiny", action="store_true", help="a run of seconds, to test the machinery")
     add("--device", type=device, default="cuda" if torch.cuda.is_available() else "cpu")
@@ -64,9 +63,7 @@ def main(words: Sequence[str] | None = None) -> None:
 
 def work(args: argparse.Namespace) -> None:
     """Do what the command line says; SystemExit if something is missing that the stage builds on."""
-    begin = read_target(args.start) if args.start else None
-    shape = shape_of(begin[0]) if begin else ()
-    recipe = recipe_of([*(TINY.split() if args.tiny else ()), *shape, *args.set])
+    recipe = recipe_of([*(TINY.split() if args.tiny else ()), *args.set])
     checked_threads(args.threads)
     every = domains(args.corpus)
     if args.device.type == "cpu":
@@ -96,27 +93,18 @@ def work(args: argparse.Namespace) -> None:
     if trained:
         make_drafters(args.stage, run, every, pair, trained)
     else:
-        make_target(run, every, pair, begin, not args.no_compile)
+        make_target(run, every, pair, not args.no_compile)
     log("written")
 
 
-def shape_of(target: LlamaForCausalLM) -> list[str]:
-    """A finished target's shape, as changes of the recipe."""
-    config = target.config
-    sizes = {"width": config.hidden_size, "heads": config.num_attention_heads, "vocabulary": config.vocab_size}
-    sizes |= {"feed_forward": config.intermediate_size, "context": config.max_position_embeddings}
-    return [f"target.{name}={size}" for name, size in (sizes | {"rotary_base": rotary_base(config)}).items()]
-
-
-def make_target(run: Run, every: dict[str, Domain], pair: Path, begin: Trained | None, compiled: bool) -> None:
+def make_target(run: Run, every: dict[str, Domain], pair: Path, compiled: bool) -> None:
     folder = run.folder / "tokenizer"
     if not (folder / "tokenizer.json").exists():
-        (begin[1] if begin else train_tokenizer(every, run.recipe.target)).save_pretrained(folder)
+        train_tokenizer(every, run.recipe.target).save_pretrained(folder)
     stream = TaskStream(every, run.recipe.shares, read_tokenizer(folder), run.recipe.seed)
-    target, spent = train_target(stream, run, begin[0] if begin else None, compiled)
-    note = f"{getattr(begin[0].config, 'training_note', '')} From that target: ".lstrip() if begin else ""
-    note += "".join(f"{p.tokens / 1e6:g}M tokens at {p.layers} layers, " for p in run.recipe.target.phases)
-    note += f"{spent.seconds / 3600:.1f} hours on {run.hardware()}; loss at the end {spent.loss:.3f}."
+    target, spent = train_target(stream, run, compiled)
+    note = "".join(f"{p.tokens / 1e6:g}M tokens at {p.layers} layers, " for p in run.recipe.target.phases)
+    note += f"{spent.seconds / 60:.1f} minutes on {run.hardware()}; loss at the end {spent.loss:.3f}."
     write_model(target, stream.tokenizer, pair / "target", note)
 
 
@@ -136,9 +124,8 @@ def make_drafters(stage: str, run: Run, every: dict[str, Domain], pair: Path, tr
         drafter, spent = train_draft(teacher, lessons, tasks, run)
     else:
         drafter, spent = train_head(teacher, lessons, run)
-    tokens = getattr(run.recipe, stage).tokens / 1e6
-    note = f"{tokens:g}M tokens, {spent.seconds / 60:.1f} minutes on {len(lessons)} lessons, on {run.hardware()}; "
-    note += f"loss at the end {spent.loss:.3f}."
+    note = f"{getattr(run.recipe, stage).tokens / 1e6:g}M tokens, {spent.seconds / 60:.1f} minutes on "
+    note += f"{len(lessons)} lessons, on {run.hardware()}; loss at the end {spent.loss:.3f}."
     if isinstance(drafter, Eagle3Head):
         save_head(drafter.cpu(), pair / "head", note)
     else:

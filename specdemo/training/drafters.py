@@ -1,6 +1,7 @@
 """The draft model and the EAGLE-3 head of a finished target, both trained on what the target says.
 
-The draft learns the tasks, then is distilled on text that the target wrote itself (DistillSpec, arXiv 2310.08461). The head is trained as it will draft, by the training-time test of EAGLE-3
+The draft learns the tasks, then is distilled on text that the target wrote itself (DistillSpec, arXiv
+2310.08461). The head is trained as it will draft, by the training-time test of EAGLE-3
 (Li et al., arXiv 2503.01840, section 3): step 0 reads the target's features at every index at once. Step k reads
 at each index what step k − 1 gave there, with the true token k places on, as a draft step does that follows k
 accepted ones.
@@ -9,6 +10,7 @@ accepted ones.
 from __future__ import annotations
 
 from functools import partial
+from itertools import count
 
 import torch
 from torch import nn
@@ -60,9 +62,7 @@ def train_draft(
             q_logits = draft.lm_head(states[places])
         return [distillation_loss(q_logits, lesson.says(target.lm_head)[places], part.hard_share)]
 
-    def read(step: int) -> Batch:
-        return tasks.batch(step, numbers.task_rows, numbers.window)
-
+    read = partial(tasks.batch, rows=numbers.task_rows, window=numbers.window)
     step_tokens = numbers.task_rows * numbers.window
     tokens = int(part.task_share * part.tokens)
     phases = [
@@ -98,28 +98,25 @@ def train_head(target: LlamaForCausalLM, lessons: Lessons, run: Run) -> tuple[Ea
 
     Five steps cost five times one: most of what a head needs is in the first, the rest follows quickly.
     """
-    part, numbers = run.recipe.head, run.recipe.lessons
+    part, numbers, steps = run.recipe.head, run.recipe.lessons, count(1)
     table = target.model.embed_tokens.weight.detach().float()
 
-    def loss(unrolled: int, head: Eagle3Head, numbered: tuple[int, Lesson]) -> list[torch.Tensor]:
-        step, lesson = numbered[0], numbered[1].to(run.device)
+    def loss(unrolled: int, head: Eagle3Head, lesson: Lesson) -> list[torch.Tensor]:
+        lesson = lesson.to(run.device)
         logits = lesson.says(target.lm_head)
         with run.autocast():
             shares = (part.step_decay, part.hard_share)
             total, agreement = unrolled_loss(head, table, lesson, logits, unrolled, *shares)
-        if (step + 1) % REPORT_EVERY == 0:
+        if next(steps) % REPORT_EVERY == 0:
             run.log(f"head: the target's token in {', '.join(f'{share:.0%}' for share in agreement)} by step")
         return [total]
-
-    def read(step: int) -> tuple[int, Lesson]:
-        return step, lessons.at(step)
 
     new = new_head(target, run.recipe.seed).to(run.device)
     step_tokens = numbers.rows * (numbers.answer_tokens + numbers.longest_prompt)
     alone = int(part.one_step_share * part.tokens)
     phases = [
-        Phase(alone, step_tokens, lambda _: new, read, partial(loss, 1)),
-        Phase(part.tokens - alone, step_tokens, lambda _: new, read, partial(loss, part.unrolled)),
+        Phase(alone, step_tokens, lambda _: new, lessons.at, partial(loss, 1)),
+        Phase(part.tokens - alone, step_tokens, lambda _: new, lessons.at, partial(loss, part.unrolled)),
     ]
     head, spent = train("head", phases, part, run)
     return head.requires_grad_(False), spent

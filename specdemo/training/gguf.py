@@ -30,8 +30,6 @@ TYPES = {
     "Q8_0": (Stored.Q8_0, LlamaFileType.MOSTLY_Q8_0),
 }
 """The types that the matrices can have; vectors are always float32."""
-CUT = "viking"
-"""llama.cpp's name of how the task tokenizer cuts text before merging."""
 ARCHITECTURES = {"llama": gguf.MODEL_ARCH.LLAMA, "qwen3": gguf.MODEL_ARCH.QWEN3}
 """The model types of transformers that are written, under the same names."""
 HEAD_ONLY = {"fc.weight": "fc.weight", "model.layers.0.hidden_norm.weight": "blk.0.attn_norm_2.weight"}
@@ -145,7 +143,7 @@ def _add_tokenizer(writer: gguf.GGUFWriter, tokenizer: PreTrainedTokenizerBase, 
     types = dict.fromkeys(texts, TokenType.NORMAL) | control
     writer.add_vocab_size(rows)
     writer.add_tokenizer_model("gpt2")
-    writer.add_tokenizer_pre(CUT)
+    writer.add_tokenizer_pre("viking")  # llama.cpp's name of that cut
     writer.add_token_list([texts.get(row, f"<|unused {row}|>") for row in range(rows)])
     writer.add_token_types([types.get(row, TokenType.UNUSED) for row in range(rows)])
     writer.add_token_merges([" ".join(pair) for pair in model["merges"]])

@@ -69,7 +69,7 @@ class Phase(Generic[M]):
     tokens: int
     step_tokens: int
     begin: Callable[[M | None], M]
-    read: Callable[[int], Any]
+    read: Callable[[Any], Any]
     loss: Callable[[M, Any], Iterable[torch.Tensor]]
 
     @property
@@ -105,9 +105,9 @@ def train(name: str, phases: Sequence[Phase[M]], rates: Rates, run: Run) -> tupl
             done, state = state["step"], None
         model.train()
         losses, clock, reported = [], time.monotonic(), done
-        steps = range(done, phase.steps)
-        batches = DataLoader(steps, batch_size=None, collate_fn=phase.read, num_workers=run.workers)  # type: ignore[arg-type,var-annotated]  # a range is a sequence
-        for step, batch in zip(steps, batches, strict=True):
+        ahead: Any = range(done, phase.steps)  # a data set of numbers
+        batches = DataLoader(ahead, batch_size=None, collate_fn=phase.read, num_workers=run.workers)
+        for step, batch in enumerate(batches, done):
             left = (later + phase.tokens * (1 - step / phase.steps)) / total
             losses.append(_update(model, optimizers, phase.loss(model, batch), schedule(step, left, rates)))
             now, done = time.monotonic(), step + 1
@@ -198,13 +198,13 @@ class Muon(torch.optim.Optimizer):
     def step(self) -> None:  # type: ignore[override]  # without a closure
         """One update of all weights, those of one shape together."""
         (group,) = self.param_groups
-        by_shape: dict[torch.Size, list[torch.nn.Parameter]] = defaultdict(list)
+        by_shape: dict[torch.Size, list[Any]] = defaultdict(list)
         for weight in group["params"]:
             if not self.state[weight]:
                 self.state[weight]["momentum_buffer"] = torch.zeros_like(weight)
             by_shape[weight.shape].append(weight)
         for (rows, columns), weights in by_shape.items():
-            gradients = [weight.grad for weight in weights]
+            gradients: list[Any] = [weight.grad for weight in weights]
             momenta = [self.state[weight]["momentum_buffer"] for weight in weights]
             torch._foreach_lerp_(momenta, gradients, 1 - _MOMENTUM)
             ahead = torch._foreach_lerp(gradients, momenta, _MOMENTUM)  # Nesterov's look ahead

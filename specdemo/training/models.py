@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import nn
@@ -34,11 +33,6 @@ def build_model(part: Shape, layers: int, vocabulary: int, context: int, seed: i
             pad_token_id=BOS_ID,
         )
     )
-
-
-def rotary_base(config: LlamaConfig) -> float:
-    parameters: Any = config.rope_parameters
-    return float(parameters["rope_theta"])
 
 
 @torch.no_grad()

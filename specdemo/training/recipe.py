@@ -16,11 +16,16 @@ Shares = Annotated[dict[Name, Annotated[float, Field(ge=0)]], Field(min_length=1
 
 
 class Depth(NamedTuple):
-    """So many tokens at one depth, of tasks that are at most so long."""
+    """So many tokens at one depth, of tasks that are at most so long, and of all domains but some."""
 
     layers: PositiveInt
     tokens: PositiveInt
     longest: PositiveInt = 1024
+    without: tuple[Name, ...] = ()
+
+
+LATER: tuple[Name, ...] = ("chat", "stories")
+"""Their tokens cannot be foretold, and would drown what else is to be learned."""
 
 
 class Part(BaseModel):
@@ -60,7 +65,8 @@ class Target(Shape):
     """The target.
 
     Attributes:
-        phases: (layers, tokens, longest task) at growing depth; a layer that is added begins by writing nothing.
+        phases: (layers, tokens, longest task, domains left out) at growing depth; a layer that is added begins by
+            writing nothing.
         vocabulary, context: of the tokenizer, in tokens.
         sample_tasks: of each domain, that the tokenizer is trained on beside the corpus's words.
         window: tokens of one row; batch_tokens: of one step; part_tokens: of one forward pass of a step.
@@ -69,21 +75,22 @@ class Target(Shape):
     matrix_lr: PositiveFloat = 0.01
     vector_lr: PositiveFloat = 2.5e-3
     warmup_steps: PositiveInt = 60
-    decay_share: Annotated[Share, Field(gt=0)] = 0.3
+    decay_share: Annotated[Share, Field(gt=0)] = 0.2
     width: PositiveInt = 224
     heads: PositiveInt = 4
     feed_forward: PositiveInt = 448
     phases: Annotated[tuple[Depth, ...], Field(min_length=1)] = (
-        Depth(2, 4_000_000, 128),
-        Depth(8, 6_000_000),
-        Depth(16, 11_600_000),
-        Depth(32, 10_700_000),
+        Depth(4, 11_200_000, 128, LATER),
+        Depth(8, 22_400_000, without=LATER),
+        Depth(16, 28_000_000, without=LATER),
+        Depth(32, 39_100_000, without=LATER),
+        Depth(32, 39_200_000),
     )
     vocabulary: PositiveInt = 3072
     context: PositiveInt = 1024
     sample_tasks: PositiveInt = 2000
     window: PositiveInt = 448
-    batch_tokens: PositiveInt = 8192
+    batch_tokens: PositiveInt = 32_768
     part_tokens: PositiveInt = 4096
 
 
@@ -96,29 +103,29 @@ class Lessons(Part):
             training tasks, in ``task_rows`` rows of ``window`` tokens.
     """
 
-    parts: PositiveInt = 20
-    texts: PositiveInt = 256
-    answer_tokens: PositiveInt = 160
+    parts: PositiveInt = 18
+    texts: PositiveInt = 1024
+    answer_tokens: PositiveInt = 208
     longest_prompt: PositiveInt = 240
-    rows: PositiveInt = 16
-    task_batches: PositiveInt = 40
-    task_rows: PositiveInt = 16
-    window: PositiveInt = 320
+    rows: PositiveInt = 32
+    task_batches: PositiveInt = 2
+    task_rows: PositiveInt = 64
+    window: PositiveInt = 384
 
 
 class Draft(Shape):
     """The draft model.
 
-    Its ``layers`` begin as an induction head, which takes two. In ``task_share`` of its tokens it learns tasks, and
-    then what the target says; ``hard_share`` of that label is the target's best token alone.
+    Its ``layers``, two or more, begin as an induction head. In ``task_share`` of its tokens it learns tasks, then
+    what the target says; ``hard_share`` of that label is the target's best token alone.
     """
 
     layers: PositiveInt = 2
     width: PositiveInt = 256
     heads: PositiveInt = 4
     feed_forward: PositiveInt = 704
-    tokens: PositiveInt = 36_500_000
-    task_share: Share = 0.35
+    tokens: PositiveInt = 119_500_000
+    task_share: Share = 0.46
     hard_share: Share = 0.3
 
 
@@ -129,8 +136,8 @@ class Head(Rates):
     step k counts ``step_decay`` to the power of k. ``hard_share``: as the draft's.
     """
 
-    tokens: PositiveInt = 11_300_000
-    one_step_share: Share = 0.6
+    tokens: PositiveInt = 11_000_000
+    one_step_share: Share = 0.45
     unrolled: PositiveInt = 5
     step_decay: PositiveFloat = 0.8
     hard_share: Share = 0.3
@@ -146,14 +153,14 @@ class Recipe(Part):
 
     seed: int = 1
     shares: Shares = {
-        "chat": 0.15,
-        "stories": 0.15,
-        "data": 0.18,
-        "arithmetic": 0.15,
-        "code": 0.1,
-        "edit": 0.15,
-        "outside": 0.04,
-        "copy": 0.08,
+        "chat": 0.08,
+        "stories": 0.07,
+        "data": 0.22,
+        "arithmetic": 0.22,
+        "code": 0.11,
+        "edit": 0.26,
+        "outside": 0.02,
+        "copy": 0.02,
     }
     target: Target = Target()
     lessons: Lessons = Lessons()
@@ -161,6 +168,12 @@ class Recipe(Part):
     head: Head = Head()
     prompts: PositiveInt = 100
     samples: PositiveInt = 2
+
+    @model_validator(mode="after")
+    def _something_to_learn(self) -> Recipe:
+        if any(not any(s for n, s in self.shares.items() if n not in p.without) for p in self.target.phases):
+            raise ValueError("shares: in some phase no domain has one")
+        return self
 
     def of(self, part: str) -> dict[str, Any]:
         """What a part's checkpoint must have been made with: all but the tokens of drafters, which may grow."""
@@ -172,8 +185,7 @@ class Recipe(Part):
 
 TINY = """
 target.phases=[[1,2048],[2,2048,100]] target.width=32 target.heads=2 target.feed_forward=64 target.vocabulary=400
-target.context=512 target.batch_tokens=640 target.part_tokens=320 target.warmup_steps=2
-target.sample_tasks=20
+target.context=512 target.batch_tokens=640 target.part_tokens=320 target.warmup_steps=2 target.sample_tasks=20
 lessons.parts=1 lessons.texts=8 lessons.task_batches=2 lessons.task_rows=2 lessons.rows=4 lessons.window=160
 lessons.answer_tokens=24 lessons.longest_prompt=24 draft.tokens=1920 draft.width=32 draft.heads=2
 draft.feed_forward=64 draft.warmup_steps=2 head.tokens=1920 head.unrolled=3 head.warmup_steps=2
@@ -202,4 +214,4 @@ def recipe_of(changes: Sequence[str]) -> Recipe:
         return Recipe.model_validate(made)
     except ValidationError as error:
         wrong = error.errors()[0]
-        raise SettingsError("--set", f"{'.'.join(map(str, wrong['loc']))}: {wrong['msg']}.") from None
+        raise SettingsError("--set", f"{'.'.join(map(str, wrong['loc']))}: {wrong['msg']}.".lstrip(": ")) from None

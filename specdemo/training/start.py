@@ -14,10 +14,10 @@ with other structures:
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from transformers import LlamaForCausalLM
-
-from specdemo.training.models import rotary_base
 
 SPREAD = 0.1  # of embeddings: the larger, the less an update of the layers changes what they begin with
 CONSTANT = 8 * SPREAD
@@ -31,13 +31,14 @@ FARTHEST = 256  # places over which two tokens are compared
 @torch.no_grad()
 def start_copying(model: LlamaForCausalLM) -> None:
     """Changes embeddings, last norm and the first two layers; leaves one head of each, and their MLPs, free."""
-    config, layers = model.config, model.model.layers
+    config: Any = model.config
+    layers = model.model.layers
     width, heads = config.hidden_size, config.num_attention_heads
     size, back = width // heads, heads - 1
     code, half = width // 7, size // 2
     told = 1 + back * code  # where the entries begin that tell which token it is
     codes = [slice(1 + j * code, 1 + (j + 1) * code) for j in range(back)]
-    angles = rotary_base(config) ** (-torch.arange(half) / half)
+    angles = config.rope_parameters["rope_theta"] ** (-torch.arange(half) / half)
     fast = (angles > 0.05).nonzero()[:, 0]
     slow = (angles * FARTHEST < 1).nonzero()[:, 0]
     still = torch.cat([slow, slow + half])  # entries of a head that hardly turn over such distances

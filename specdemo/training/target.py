@@ -39,19 +39,17 @@ def read_target(folder: Path, work: Path | None = None) -> Trained:
     return model.eval(), read_tokenizer(work / "tokenizer")
 
 
-def train_target(
-    stream: TaskStream, run: Run, start: LlamaForCausalLM | None = None, compiled: bool = False
-) -> tuple[LlamaForCausalLM, Spent]:
+def train_target(stream: TaskStream, run: Run, compiled: bool = False) -> tuple[LlamaForCausalLM, Spent]:
     """The finished target and what it took; goes on from ``folder/target.pt``.
 
-    A run without a checkpoint begins with the layers of ``start``, or else, from two layers on, with an induction
-    head. ``torch.compile`` makes it three times as fast on a CPU.
+    From two layers on it begins as an induction head. ``torch.compile`` makes it three times as fast on a CPU.
     """
     part, seed = run.recipe.target, run.recipe.seed
     rows, together = (max(1, tokens // part.window) for tokens in (part.batch_tokens, part.part_tokens))
 
     def read(phase: int, step: int) -> Batch:
-        return stream.batch(phase * 10_000_000 + step, rows, part.window, part.phases[phase].longest)
+        depth = part.phases[phase]
+        return stream.without(depth.without).batch(phase * 10_000_000 + step, rows, part.window, depth.longest)
 
     def losses(model: LlamaForCausalLM, batch: Batch) -> Iterator[torch.Tensor]:
         for ids, weights in zip(*(tensor.split(together) for tensor in batch), strict=True):
@@ -60,7 +58,6 @@ def train_target(
     def begin(phase: int, shallow: LlamaForCausalLM | None) -> LlamaForCausalLM:
         layers = part.phases[phase].layers
         model = build_model(part, layers, part.vocabulary, part.context, seed)
-        shallow = shallow or start
         if not shallow and layers > 1:
             start_copying(shallow := build_model(part, 2, part.vocabulary, part.context, seed))
         if shallow:

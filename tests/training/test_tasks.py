@@ -286,6 +286,8 @@ def test_the_stream_is_packed_learns_answers_only_and_keeps_the_shares(
         assert tokenizer.decode(row[counts]) == wanted
     short = stream.batch(3, 16, 320, longest=60)[0]
     assert len((short == 0).nonzero()) > 2 * (ids == 0).sum() - short.numel() // 10
+    later = {name for name, _ in stream.without(("stories", "edit")).documents(5, 40_000, 1024)}
+    assert later == {*shares} - {"chat", "stories", "edit"}
     tokens = dict.fromkeys(shares, 0)
     for name, ids in stream.documents(5, 40_000, 1024):
         tokens[name] += len(ids)

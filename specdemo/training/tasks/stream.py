@@ -25,8 +25,13 @@ class TaskStream:
     def __init__(
         self, domains: Mapping[str, Domain], shares: Shares, tokenizer: PreTrainedTokenizerFast, seed: int
     ) -> None:
-        self.shares: dict[str, float] = {name: share for name, share in shares.items() if share > 0}
+        self.shares: Shares = {name: share for name, share in shares.items() if share > 0}
         self.domains, self.tokenizer, self._seed = domains, tokenizer, seed
+
+    def without(self, names: Sequence[str]) -> TaskStream:
+        """The stream without these domains."""
+        shares = {name: share for name, share in self.shares.items() if name not in names}
+        return TaskStream(self.domains, shares, self.tokenizer, self._seed)
 
     def batch(
         self, step: int, rows: int, window: int, longest: int | None = None

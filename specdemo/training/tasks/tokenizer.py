@@ -13,6 +13,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 from transformers import PreTrainedTokenizerFast
@@ -29,12 +30,10 @@ MARKS_SHARE = 20  # one token of so many is of marks and spaces
 
 # A document is one dialogue: the separator, then turns. Only the assistant's turns end with a token of their own.
 CHAT_TEMPLATE = (
-    "{{ bos_token }}"
-    "{% for message in messages %}"
+    "{{ bos_token }}{% for message in messages %}"
     f"{{% if message['role'] == 'assistant' %}}{ASSISTANT}{{{{ message['content'] | trim }}}}{END}"
     f"{{% else %}}{USER}{{{{ message['content'] | trim }}}}{{% endif %}}"
-    "{% endfor %}"
-    f"{{% if add_generation_prompt %}}{ASSISTANT}{{% endif %}}"
+    f"{{% endfor %}}{{% if add_generation_prompt %}}{ASSISTANT}{{% endif %}}"
 )
 
 
@@ -84,15 +83,9 @@ def train_tokenizer(domains: Mapping[str, Domain], part: Target) -> PreTrainedTo
     tokenizer.post_processor = processors.TemplateProcessing(
         single=f"{END_OF_TEXT} $A", special_tokens=[(END_OF_TEXT, BOS_ID)]
     )
-    wrapped = PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer,
-        bos_token=END_OF_TEXT,
-        eos_token=END,
-        pad_token=END_OF_TEXT,
-        additional_special_tokens=[USER, ASSISTANT],
-        model_max_length=part.context,
-        clean_up_tokenization_spaces=False,
-    )
+    special: dict[str, Any] = {"bos_token": END_OF_TEXT, "eos_token": END, "pad_token": END_OF_TEXT}
+    special |= {"additional_special_tokens": [USER, ASSISTANT], "clean_up_tokenization_spaces": False}
+    wrapped = PreTrainedTokenizerFast(tokenizer_object=tokenizer, model_max_length=part.context, **special)
     wrapped.chat_template = CHAT_TEMPLATE
     return wrapped
 
