@@ -69,6 +69,7 @@ def test_two_deployments_race_and_get_their_colours_at_the_end(
     expect(page.locator("#precision")).to_be_hidden()
     expect(page.locator("#lane2-gamma")).to_be_hidden()
     set_length(page, TOKENS)
+    page.locator("#prompt textarea").fill("A cat sat. A dog sat.")  # no task of the pair: much is rejected
     deployments["spec"].going_on.clear()
     page.locator("#run").click()
     expect(lane(page, 1).locator(".t-streamed").first).to_be_visible()

@@ -44,6 +44,7 @@ class LlamaCpp(Engine):
         self._done = _Progress()  # at the end of the last step that was given on
         self._step = _Progress()  # of the step whose tokens are pending
         self._pending: list[tuple[int | None, str]] = []
+        self._unsure = 0  # of the pending, the first that were not sent: a plain step before may have made them
         self._seconds = 0.0
         self._kind = ""
 
@@ -90,12 +91,12 @@ class LlamaCpp(Engine):
             return self._give(now.predicted)
         given = []
         if now[1:] != self._step[1:]:
-            given = self._give(now.predicted - len(ids))
-            self._step = now
+            given = self._give(now.predicted - len(ids)) if self._pending else []
+            self._step, self._unsure = now, now.predicted - len(ids) - self._done.predicted
         self._add_unsent(now.predicted - len(ids))
         self._pending += [(i, "") for i in ids[:-1]] + [(i, text) for i in ids[-1:]]
         self._seconds = arrived
-        if len(self._pending) > self._step.accepted - self._done.accepted:
+        if len(self._pending) > self._step.accepted - self._done.accepted + self._unsure:
             given += self._give(now.predicted)
         return given
 
@@ -116,21 +117,17 @@ class LlamaCpp(Engine):
             response.notes.append(f"the request waited {waited:.1f} s for a free slot, which its times include.")
 
     def _give(self, predicted: int) -> list[Chunk]:
-        """The pending tokens as one chunk; ``predicted`` tokens are known to have been made up to its end."""
-        self._add_unsent(predicted, most=self._step.accepted - self._done.accepted + 1)
-        if not self._pending:
-            return []
+        """The pending tokens as chunks; ``predicted`` tokens are known to have been made up to their end."""
         drafted, accepted = self._step.drafted - self._done.drafted, self._step.accepted - self._done.accepted
-        if not drafted:
-            made_by: Step | Kind = "target"
-        elif 0 <= accepted <= drafted and len(self._pending) <= accepted + 1:
-            made_by = Step(drafted, accepted)
-        else:
-            made_by = "streamed"
-        ids, texts = zip(*self._pending, strict=True)
-        self._done = self._step._replace(predicted=self._done.predicted + len(ids))
+        self._add_unsent(predicted, most=accepted + 1)
+        plain = max(0, len(self._pending) - accepted - 1) if drafted else len(self._pending)
+        parts: list[tuple[list[tuple[int | None, str]], Step | Kind]] = [(self._pending, "streamed")]
+        if not drafted or (0 <= accepted <= drafted and plain <= self._unsure):
+            parts = [(self._pending[:plain], "target"), (self._pending[plain:], Step(drafted, accepted))]
+        self._done = self._step._replace(predicted=self._done.predicted + len(self._pending))
         self._pending = []
-        return [Chunk(ids, texts, self._seconds, made_by)]
+        ids_and_texts = [([i for i, _ in part], [t for _, t in part], made) for part, made in parts if part]
+        return [Chunk(tuple(ids), tuple(texts), self._seconds, made) for ids, texts, made in ids_and_texts]
 
     def _add_unsent(self, predicted: int, most: int | None = None) -> None:
         """Add the tokens that were made but not sent: those inside a character of several tokens."""
