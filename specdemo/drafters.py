@@ -133,8 +133,8 @@ def in_a_row(name: str) -> list[str]:
 
 
 def first_choice(parts: Collection[str]) -> DrafterInfo:
-    """The drafter that the page begins with for a pair with these ``PARTS``: a head, a draft model, else any."""
-    return min(offered_with(parts), key=lambda info: ("head", "mtp", "draft", None).index(info.needs))
+    """The drafter that the page begins with for a pair with these ``PARTS``: a draft model, a head, else any."""
+    return min(offered_with(parts), key=lambda info: ("draft", "head", "mtp", None).index(info.needs))
 
 
 def offered_with(parts: Collection[str]) -> list[DrafterInfo]:

@@ -16,7 +16,7 @@ from specdemo.servers.pair import check_here
 from specdemo.settings import Settings
 
 RUNS, TOKENS, ERROR_RATE = 250, 12, 0.001
-PROMPT = "Tell a story of a little girl named Lily."  # can go on in many ways; of a list no test can say anything
+PROMPT = "Can you find me a movie?"  # can be answered in many ways; of a list no test can say anything
 LOOK_PAIRS = 24  # after which it is known whether the runs are too alike to go on
 POWER_PAIRS = 500  # from whose runs the power is computed
 TABLES = {"All tokens after the first": None, "The second token": 1}

@@ -59,8 +59,8 @@ def test_a_race_shows_both_lanes_kinds_chart_and_an_identical_verdict(page: Page
     claim += page.locator("[data-role=comparison]").inner_text()
     number = r"\d+(\.\d+)?"
     doubted = f"(at most {number}|{number} to {number})×the speed of"
-    known = rf"EAGLE-3 head:({number}×as fast as|{doubted}|\d+%slower than) plain"
-    even = r"EAGLE-3 head (is as fast as plain|and plain cannot be told apart: between .+)"
+    known = rf"Draft model:({number}×as fast as|{doubted}|\d+%slower than) plain"
+    even = r"Draft model (is as fast as plain|and plain cannot be told apart: between .+)"
     assert re.fullmatch(f"{known}|{even}", claim)
     expect(page.locator("[data-role=verdict]")).to_have_attribute("data-kind", "identical")
     wait_for_chart(page)

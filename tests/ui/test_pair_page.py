@@ -133,7 +133,7 @@ def test_a_quantised_target_races_its_unquantised_baseline(page: Page) -> None:
     page.get_by_role("tab", name="Lane 1").click()
     choose(page, "lane1-method", "Plain: unquantised target")
     press_run_and_wait(page)
-    lanes = ("EAGLE-3 head with int8 weights", "plain with unquantised weights")
+    lanes = ("draft model with int8 weights", "plain with unquantised weights")
     forms = "^(slower than|as fast as|the speed of) {1}|{0} (is as fast as|and) {1}"  # the third on a busy machine
     comparison = re.compile(forms.format(*lanes))
     expect(page.locator("[data-role=comparison]")).to_have_text(comparison)

@@ -146,7 +146,7 @@ def test_a_replay_keeps_lane_time_and_can_be_steered(offline: Callable[[Path], P
     seek(page, 0.4)
     plain, drafted = (speed_until(trace, 0.4) for trace in traces)
     expect(page.locator("[data-role=comparison]")).to_have_text(
-        claim(trend_of(drafted / plain), "EAGLE-3 head", "Plain")
+        claim(trend_of(drafted / plain), "Draft model", "Plain")
     )
     if trend_of(drafted / plain) == "faster":
         expect(page.locator("[data-role=speedup]")).to_have_text(factor(drafted / plain))
