@@ -286,9 +286,7 @@ def test_a_check_stopped_on_the_way_keeps_what_it_knows_and_the_tab_goes_on(tab:
     tab.locator("#losslessness-rule input").click()
     expect(tab.get_by_role("option", name="exact match")).to_have_count(0)  # it has no meaning when sampling
     tab.keyboard.press("Escape")
-    expect(tab.locator("#losslessness-plan")).to_contain_text(
-        "They continue “Can you find me a movie?”"
-    )
+    expect(tab.locator("#losslessness-plan")).to_contain_text("They continue “Can you find me a movie?”")
     tab.locator("#prompt textarea").fill("")
     tab.locator("#losslessness-start").click()
     expect(result(tab, "error")).to_contain_text("Prompt: it is empty; write something")
