@@ -37,7 +37,7 @@ def device(text: str) -> torch.device:
     try:
         return torch.empty(0, device=text).device
     except (RuntimeError, AssertionError):  # torch without CUDA asserts
-        raise argparse.ArgumentTypeError(f"{text!r} is no device of this machine; use cpu, or cuda.") from None
+        raise argparse.ArgumentTypeError(f"{text!r} is no device of this machine; try cpu.") from None
 
 
 def main(words: Sequence[str] | None = None) -> None:
@@ -55,6 +55,8 @@ def main(words: Sequence[str] | None = None) -> None:
     add("--workers", type=int, default=0, help="further processes that make batches, for a GPU (0)")
     add("--no-compile", action="store_true", help="target: train without torch.compile (no C compiler)")
     args = parser.parse_args(words)
+    if args.workers < 0:
+        parser.error("--workers: give 0 or more.")
     try:
         work(args)
     except SpecDemoError as error:

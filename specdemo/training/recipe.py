@@ -24,8 +24,7 @@ class Depth(NamedTuple):
     without: tuple[Name, ...] = ()
 
 
-LATER: tuple[Name, ...] = ("chat", "stories")
-"""Their tokens cannot be foretold, and would drown what else is to be learned."""
+LATER: tuple[Name, ...] = ("chat", "stories")  # whose tokens cannot be foretold, and drown what else is learned
 
 
 class Part(BaseModel):
@@ -173,6 +172,8 @@ class Recipe(Part):
     def _something_to_learn(self) -> Recipe:
         if any(not any(s for n, s in self.shares.items() if n not in p.without) for p in self.target.phases):
             raise ValueError("shares: in some phase no domain has one")
+        if (depths := [phase.layers for phase in self.target.phases]) != sorted(depths):
+            raise ValueError("target.phases: one has fewer layers than the one before")
         return self
 
     def of(self, part: str) -> dict[str, Any]:

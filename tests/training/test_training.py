@@ -263,6 +263,8 @@ def test_a_long_answer_goes_on_as_if_it_were_written_at_once(
         ("target --set shares.poems=1", "shares.poems"),
         ('target --set shares={"chat":1} target.phases=[[2,640,128,["chat"]]]', "in some phase no domain has one"),
         ("target --set shares.chat=-1", "greater than or equal to 0"),
+        ("target --set target.phases=[[4,640],[2,640]]", "fewer layers than the one before"),
+        ("target --workers -1", "give 0 or more"),
         ("target --set target.width", "no NAME=VALUE"),
         ("target --set target.widht=224", "target.widht: Extra inputs are not permitted"),
         ("target --set seed.x=1", "no NAME=VALUE"),

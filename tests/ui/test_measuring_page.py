@@ -64,7 +64,7 @@ def test_a_sweep_shows_its_advice_figures_table_and_files(page: Page) -> None:
     open_more(page, "lane2")
     choose(page, "lane2-tree-nodes", "12 tokens")
     fill(page, "sweep", to=3, repeats=1, tokens=16)
-    expect(page.locator("#sweep-drafts")).to_contain_text("Drafts as lane 2 of the panel does: EAGLE-3 head")
+    expect(page.locator("#sweep-drafts")).to_contain_text("Drafts as lane 2 of the panel does: draft model")
     assert "3 runs (1 prompt, 1 repeat)" in sweep_ended(page, "done")
     headline = page.locator("#sweep-headline").inner_text()
     assert re.search(

@@ -217,4 +217,4 @@ def test_what_needs_the_models_says_so_and_a_sweep_measures_the_server(page: Pag
     expect(page.locator("#losslessness-view")).to_contain_text("has no baseline_url")
     expect(page.locator("#lane2-method input")).to_have_value("None")
     choose(page, "pair", "builtin: target 17M, draft")
-    expect(page.locator("#lane2-method input")).to_have_value("Speculative: EAGLE-3 head")
+    expect(page.locator("#lane2-method input")).to_have_value("Speculative: draft model")
