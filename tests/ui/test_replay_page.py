@@ -143,8 +143,8 @@ def test_a_replay_keeps_lane_time_and_can_be_steered(offline: Callable[[Path], P
     page.locator("[data-action=back]").click()
     assert clock(page) == pytest.approx(order[1][0], abs=0.006)
 
-    seek(page, 0.45)
-    plain, drafted = (speed_until(trace, 0.45) for trace in traces)
+    seek(page, 0.6)
+    plain, drafted = (speed_until(trace, 0.6) for trace in traces)
     expect(page.locator("[data-role=comparison]")).to_have_text(
         claim(trend_of(drafted / plain), "Draft model", "Plain")
     )
