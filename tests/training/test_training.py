@@ -190,6 +190,21 @@ def test_a_run_that_is_killed_ends_as_one_that_was_not(
         assert torch.equal(resumed.state_dict()[key], weight), key
 
 
+def test_a_phase_learns_without_the_domains_that_it_leaves_out(
+    folders: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Guards the way from the recipe to the batches: stories would drown what is to be learned first."""
+    learned: list[set[str]] = []
+    documents = TaskStream.documents
+    monkeypatch.setattr(
+        TaskStream, "documents", lambda *args: learned.append({*args[0].shares}) or documents(*args)
+    )
+    recipe = recipe_of([*TINY.split(), 'target.phases=[[1,640,160,["chat","stories"]],[1,640]]'])
+    stream = TaskStream(domains(folders["corpus"]), recipe.shares, read_tokenizer(folders["work"] / "target"), 1)
+    train_target(stream, Run(tmp_path, recipe, CPU, torch.float32, lambda message: None))
+    assert learned == [{*recipe.shares} - {"chat", "stories"}, {*recipe.shares}]
+
+
 def test_drafters_go_on_with_more_tokens_and_the_card_tells_of_every_part(
     folders: dict[str, Path], tmp_path: Path
 ) -> None:

@@ -126,8 +126,8 @@ class LlamaCpp(Engine):
             parts = [(self._pending[:plain], "target"), (self._pending[plain:], Step(drafted, accepted))]
         self._done = self._step._replace(predicted=self._done.predicted + len(self._pending))
         self._pending = []
-        ids_and_texts = [([i for i, _ in part], [t for _, t in part], made) for part, made in parts if part]
-        return [Chunk(tuple(ids), tuple(texts), self._seconds, made) for ids, texts, made in ids_and_texts]
+        cut = [(tuple(zip(*part, strict=True)), made_by) for part, made_by in parts if part]
+        return [Chunk(ids, texts, self._seconds, made_by) for (ids, texts), made_by in cut]
 
     def _add_unsent(self, predicted: int, most: int | None = None) -> None:
         """Add the tokens that were made but not sent: those inside a character of several tokens."""
